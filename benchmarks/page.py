@@ -49,8 +49,8 @@ def files(tables: Tables, path: Path) -> dict[Path, str]:
         path: of the page; charts are in a folder of the same name, and the index is next to it.
     """
     folder = path.with_suffix("")
-    found = {path: page(tables, charts=folder.name), path.with_name("results_index.md"): index(tables)}
-    return found | {folder / f"{name}.svg": chart for name, chart in _charts(tables).items()}
+    texts = {path: page(tables, charts=folder.name), path.with_name("results_index.md"): index(tables)}
+    return texts | {folder / f"{name}.svg": chart for name, chart in _charts(tables).items()}
 
 
 def page(tables: Tables, *, charts: str = "results") -> str:
@@ -67,8 +67,10 @@ def page(tables: Tables, *, charts: str = "results") -> str:
     }
     rows = [["group", "goals reached", "goals missed"]]
     for group in GROUPS:
-        reached, missed = _goals(each for block in lines[group.name] for each in block)
-        rows.append([f"[{group.title}](#{group.title.lower().replace(' ', '-')})", str(reached), _missed(missed)])
+        reached_count, missed_count = _goals(each for block in lines[group.name] for each in block)
+        rows.append(
+            [f"[{group.title}](#{group.title.lower().replace(' ', '-')})", str(reached_count), _missed(missed_count)]
+        )
     sections = [_section(group, lines[group.name], charts) for group in GROUPS]
     return "\n".join([_HEAD, _table(rows), "", *sections])
 
@@ -87,43 +89,43 @@ def _section(group: Group, blocks: Sequence[Sequence[Line]], charts: str) -> str
 
 def _block(lines: Sequence[Line]) -> str:
     # a column of intervals only if a line has one
-    with_interval = any(each.shown is not None and each.shown.half is not None for each in lines)
-    interval = ["± (95 %)"] if with_interval else []
+    has_interval = any(each.shown is not None and each.shown.half is not None for each in lines)
+    interval = ["± (95 %)"] if has_interval else []
     rows = [["measure", "value", *interval, "unit", "goal", "reached", "source"]]
-    for each in lines:
-        shown = each.shown
-        if shown is None:
-            rows.append([each.text, "not stored", *[""] * len(interval), "", "", "", each.source])
+    for entry in lines:
+        number = entry.shown
+        if number is None:
+            rows.append([entry.text, "not stored", *[""] * len(interval), "", "", "", entry.source])
             continue
-        half = ["" if shown.half is None else _number(shown.half)] if with_interval else []
-        reached = {True: "yes", False: "**missed**", None: ""}[each.reached]
-        rows.append([each.text, _number(shown.value), *half, shown.unit, shown.goal, reached, each.source])
+        margin = ["" if number.half is None else _number(number.half)] if has_interval else []
+        outcome = {True: "yes", False: "**missed**", None: ""}[entry.reached]
+        rows.append([entry.text, _number(number.value), *margin, number.unit, number.goal, outcome, entry.source])
     return _table(rows)
 
 
 def _charts(tables: Tables) -> dict[str, str]:
     """Return the charts by group; a group without numbers has none."""
-    found = {}
+    charts = {}
     for group in GROUPS:
         dots = _dots(group, [[line(each, tables) for each in block.measures] for block in group.blocks])
         if dots:
             chart = group.chart
-            found[group.name] = dot_chart(chart.title, chart.axis, dots, reference=chart.reference)
-    return found
+            charts[group.name] = dot_chart(chart.title, chart.axis, dots, reference=chart.reference)
+    return charts
 
 
 def _dots(group: Group, blocks: Sequence[Sequence[Line]]) -> list[Dot]:
     dots = []
-    for each in (each for lines in blocks for each in lines if each.measure.series and each.shown is not None):
-        assert each.shown is not None
-        name, series = each.measure.name or each.text, each.measure.series
-        value, half = each.shown.value, each.shown.half or 0.0
+    for entry in (entry for lines in blocks for entry in lines if entry.measure.series and entry.shown is not None):
+        assert entry.shown is not None
+        name, series = entry.measure.name or entry.text, entry.measure.series
+        value, margin = entry.shown.value, entry.shown.half or 0.0
         if group.chart.of_goal:
-            if each.ratio is None or each.goal is None:  # without a ratio there is no dot on an axis of goals
+            if entry.ratio is None or entry.goal is None:  # without a ratio there is no dot on an axis of goals
                 continue
             # distance from the goal, 1: exactly reached
-            value, half, series = each.ratio / each.goal, 0.0, "goal reached" if each.reached else "goal missed"
-        dots.append(Dot(name=name, series=series, value=value, half=half))
+            value, margin, series = entry.ratio / entry.goal, 0.0, "goal reached" if entry.reached else "goal missed"
+        dots.append(Dot(name=name, series=series, value=value, half=margin))
     return dots
 
 
@@ -135,26 +137,26 @@ def index(tables: Tables) -> str:
     for name, table in tables.items():  # one row per stored table
         machine = f"{machine_of(table)}, {table['machine']['cores']} cores, PyTorch {table['machine']['torch']}"
         commands = "<br>".join(f"`{command}`" for command in table["command"].split(": ")[-1].split("; "))
-        reached = [row.get("reached") for row in table["rows"]]
+        outcomes = [row.get("reached") for row in table["rows"]]
         rows.append([
             f"[{name}](../gnnqlab/results/{name}.md)", table["date"][:10], machine,
-            str(len(reached)), str(reached.count(True)), _missed(reached.count(False)), commands,
+            str(len(outcomes)), str(outcomes.count(True)), _missed(outcomes.count(False)), commands,
         ])  # fmt: skip
-    kept = {word for table in tables.values() for word in _measurement_names(table["command"])}
+    stored_names = {word for table in tables.values() for word in _measurement_names(table["command"])}
     # measurements that no stored command made
-    without = ", ".join(f"`gnnqlab bench {name}`" for name in sorted(set(BENCHES) - kept))
-    tail = f"Measurements without a stored table: {without}. `--keep NAME` stores one." if without else ""
+    missing_names = ", ".join(f"`gnnqlab bench {name}`" for name in sorted(set(BENCHES) - stored_names))
+    tail = f"Measurements without a stored table: {missing_names}. `--keep NAME` stores one." if missing_names else ""
     return "\n".join([_INDEX, _table(rows), "", tail, ""])
 
 
 def _measurement_names(commands: str) -> list[str]:
     words = commands.replace(";", " ").split()
-    return [after for before, after in pairwise(words) if before == "bench"]  # the word after "bench"
+    return [name for word, name in pairwise(words) if word == "bench"]  # the word after "bench"
 
 
 def _goals(lines: Iterable[Line]) -> tuple[int, int]:
-    reached = [each.reached for each in lines]
-    return reached.count(True), reached.count(False)
+    outcomes = [each.reached for each in lines]
+    return outcomes.count(True), outcomes.count(False)
 
 
 def _missed(count: int) -> str:
@@ -187,22 +189,22 @@ def _table_text(name: str, table: Mapping[str, Any]) -> str:
     from benchmarks.registry import BENCHES, format_rows
 
     machine = table["machine"]
-    measured_on = [
+    conditions = [
         table["device"],
         f"{machine['cores']} cores",
         f"instruction set {machine.get('instruction_set', 'not recorded')}",
         f"PyTorch {machine['torch']}",
     ]
     rows = list(table["rows"])
-    own = format_rows(name, rows) if name in BENCHES else None
-    if own is None:  # the measurement's own layout, if it has one
-        own = cells(rows) if all("figure" in row for row in rows) else rows
+    formatted_rows = format_rows(name, rows) if name in BENCHES else None
+    if formatted_rows is None:  # the measurement's own layout, if it has one
+        formatted_rows = cells(rows) if all("figure" in row for row in rows) else rows
     commands = ", ".join(f"`{line}`" for line in table["command"].split("; "))
     return f"""## {name}
 
-{table["date"][:10]}, {", ".join(measured_on)}: {commands}
+{table["date"][:10]}, {", ".join(conditions)}: {commands}
 
-{_markdown(own)}
+{_markdown(formatted_rows)}
 """
 
 
@@ -229,15 +231,20 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     cases: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         cases.setdefault(row["case"], {})[row["contestant"]] = row  # case -> contestant -> row
-    names = list(dict.fromkeys(name for of in cases.values() for name in of))
+    names = list(dict.fromkeys(name for lines in cases.values() for name in lines))
     table = []
     # names with a "+" last
-    for name in (name for served in (False, True) for name in names if name.endswith("+") == served):
-        there = {case: of for case, of in cases.items() if name in of}
+    for name in (name for has_services in (False, True) for name in names if name.endswith("+") == has_services):
+        system_cases = {case: lines for case, lines in cases.items() if name in lines}
         # bytes relative to Vanilla's
-        sent = [of[name]["bytes_per_epoch"] / of["vanilla"]["bytes_per_epoch"] for of in there.values()]
-        found = {f"{of[name]['graph']}, {of[name]['model']}": _cell(case, of, name) for case, of in there.items()}
-        table.append({"system": f"`{name}`", **found, "bytes": _range(sent)})
+        byte_shares = [
+            lines[name]["bytes_per_epoch"] / lines["vanilla"]["bytes_per_epoch"] for lines in system_cases.values()
+        ]
+        cells = {
+            f"{lines[name]['graph']}, {lines[name]['model']}": _cell(case, lines, name)
+            for case, lines in system_cases.items()
+        }
+        table.append({"system": f"`{name}`", **cells, "bytes": _range(byte_shares)})
     return _markdown(table)
 
 
@@ -245,20 +252,20 @@ def _cell(case: str, lines: Mapping[str, Mapping[str, Any]], name: str) -> str:
     rival_name = "vanilla+" if name.endswith("+") else "vanilla"
     if rival_name not in lines:
         raise ValueError(f"{name} is compared with {rival_name}, which {case!r} lacks; measure it with the others")
-    mine, rival = lines[name], lines[rival_name]
+    system_row, rival = lines[name], lines[rival_name]
     return (
         # seconds of Vanilla over those of the system
-        f"{rival['value'] / mine['value']:.2f} ×, {_time_to_accuracy_text(mine, rival)}, "
-        f"{mine['points']:+.1f} ± {mine['half_interval']:.1f}"
+        f"{rival['value'] / system_row['value']:.2f} ×, {_time_to_accuracy_text(system_row, rival)}, "
+        f"{system_row['points']:+.1f} ± {system_row['half_interval']:.1f}"
     )
 
 
-def _time_to_accuracy_text(mine: Mapping[str, Any], rival: Mapping[str, Any]) -> str:
-    if math.isnan(mine["to_target_s"]):  # no seed reached the accuracy
+def _time_to_accuracy_text(system_row: Mapping[str, Any], rival: Mapping[str, Any]) -> str:
+    if math.isnan(system_row["to_target_s"]):  # no seed reached the accuracy
         return "never"  # compared only if all seeds of both reached it
-    if mine["reached_by"] < mine["seeds"] or rival["reached_by"] < rival["seeds"]:
-        return f"{mine['reached_by']} of {mine['seeds']}"
-    return f"{rival['to_target_s'] / mine['to_target_s']:.2f} ×"
+    if system_row["reached_by"] < system_row["seeds"] or rival["reached_by"] < rival["seeds"]:
+        return f"{system_row['reached_by']} of {system_row['seeds']}"
+    return f"{rival['to_target_s'] / system_row['to_target_s']:.2f} ×"
 
 
 def _range(shares: Sequence[float]) -> str:
@@ -272,9 +279,9 @@ def put_between(text: str, table: str) -> str:
     Raises:
         ValueError: if the marks are not there once each and in this order.
     """
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end or START in after or END in before:
+    head, start, remainder = text.partition(START)
+    _, end, tail = remainder.partition(END)
+    if not start or not end or START in tail or END in head:
         # each mark exactly once
         raise ValueError(f"the page must have the lines {START!r} and {END!r} once each, in this order; add them")
-    return f"{before}{START}\n{table}\n{END}{after}"
+    return f"{head}{START}\n{table}\n{END}{tail}"

@@ -72,15 +72,15 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
     parameters = set(inspect.signature(function).parameters)
     if "options" in parameters:  # fields of TrainingOptions are options of the command too
         parameters |= {field.name for field in dataclasses.fields(TrainingOptions)}
-    unknown = sorted(set(options) - parameters)
-    if unknown:
-        raise ValueError(f"bench {name} takes no {unknown}; leave it out")
+    unknown_options = sorted(set(options) - parameters)
+    if unknown_options:
+        raise ValueError(f"bench {name} takes no {unknown_options}; leave it out")
     rows = function(**options) if repeats is None else function(repeats=repeats, **options)
     return {"bench": name, "machine": machine(), "rows": rows}
 
 
 def format_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, str]] | None:
     """Return the table of ``format_rows(rows)`` in a measurement's module, or ``None`` if it has no such function."""
-    own = getattr(importlib.import_module(BENCHES[name]), "format_rows", None)
-    found: list[dict[str, str]] | None = None if own is None else own(rows)
-    return found
+    formatter = getattr(importlib.import_module(BENCHES[name]), "format_rows", None)
+    table: list[dict[str, str]] | None = None if formatter is None else formatter(rows)
+    return table

@@ -125,11 +125,11 @@ def __getattr__(name: str) -> Any:
 
 def _former(name: str) -> Any:
     """Return a public name that has moved, with a warning; it is not stored, so that each use warns."""
-    for home, names in _FORMER.items():
+    for module, names in _FORMER.items():
         if name in names:
             # Level 3 is the line that reads the name, above `__getattr__` and this function.
-            warnings.warn(f"gnnqlab.{name} is gnnqlab.{home}.{name} now", DeprecationWarning, stacklevel=3)
-            return operator.attrgetter(f"{home}.{name}")(sys.modules[__name__])
+            warnings.warn(f"gnnqlab.{name} is gnnqlab.{module}.{name} now", DeprecationWarning, stacklevel=3)
+            return operator.attrgetter(f"{module}.{name}")(sys.modules[__name__])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{did_you_mean(name, __all__)}")
 
 

@@ -213,20 +213,20 @@ def adaptives_of(training: Training) -> dict[str, list[Adaptive]]:
     Raises:
         ValueError: if two have the same name.
     """
-    found: dict[str, list[Adaptive]] = {}
+    callbacks: dict[str, list[Adaptive]] = {}
     for axis in training.parts:  # in the order of the axes, identical on all workers
-        found[axis] = []
-        for built, offered in _halves(training, axis):
-            complete(built, Running)  # a user's component may lack the base class
-            for adaptive in built.adaptives(offered):
+        callbacks[axis] = []
+        for component, component_training in _halves(training, axis):
+            complete(component, Running)  # a user's component may lack the base class
+            for adaptive in component.adaptives(component_training):
                 if not adaptive.name or adaptive.name in training.adaptives:
                     raise ValueError(
                         f"callbacks must have unique names, got {adaptive.name!r} on the axis {axis!r} after "
                         f"{sorted(training.adaptives)}"
                     )
                 training.adaptives[adaptive.name] = adaptive  # at once, for the callbacks of later axes
-                found[axis].append(adaptive)
-    return found
+                callbacks[axis].append(adaptive)
+    return callbacks
 
 
 def _halves(training: Training, axis: str) -> list[tuple[Any, Training]]:
@@ -235,6 +235,4 @@ def _halves(training: Training, axis: str) -> list[tuple[Any, Training]]:
     if forward is backward:  # one component for both directions has its callbacks once
         return [(forward, training)]
     contexts = [dataclasses.replace(training.worker, direction=direction) for direction in ("forward", "backward")]
-    return [
-        (built, dataclasses.replace(training, worker=worker)) for built, worker in zip((forward, backward), contexts)
-    ]
+    return [(part, dataclasses.replace(training, worker=worker)) for part, worker in zip((forward, backward), contexts)]

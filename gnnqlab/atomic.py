@@ -38,18 +38,18 @@ def replacing(path: Path, *, first: bool = False) -> Iterator[Path]:
         >>> path.read_text(), [file.name for file in path.parent.iterdir()]
         ('whole', ['a.txt'])
     """
-    partial = _own_name(path)
+    partial_path = _own_name(path)
     try:
-        yield partial
-        if partial.is_dir():  # the block may have made a file or a folder
-            put_folder(partial, path)
+        yield partial_path
+        if partial_path.is_dir():  # the block may have made a file or a folder
+            put_folder(partial_path, path)
         elif first:
             with contextlib.suppress(FileExistsError):
-                os.link(partial, path)  # fails if `path` exists, where a rename would replace it
+                os.link(partial_path, path)  # fails if `path` exists, where a rename would replace it
         else:
-            os.replace(partial, path)  # atomic, because both are in one folder, hence on one disk
+            os.replace(partial_path, path)  # atomic, because both are in one folder, hence on one disk
     finally:
-        _remove(partial)  # what is left after an error, or the other name of a linked file
+        _remove(partial_path)  # what is left after an error, or the other name of a linked file
 
 
 def write_text(path: Path, text: str) -> None:
@@ -58,8 +58,8 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         OSError: if it cannot be written; the old text remains.
     """
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    with replacing(path) as partial_path:
+        partial_path.write_text(text, encoding="utf-8")
 
 
 def put_folder(fresh: Path, path: Path) -> None:
@@ -70,10 +70,10 @@ def put_folder(fresh: Path, path: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-        old = _own_name(path)
+        old_path = _own_name(path)
         with contextlib.suppress(FileNotFoundError):  # another process moved it away at the same time
-            os.rename(path, old)
-        shutil.rmtree(old, ignore_errors=True)  # best effort: another process may be removing it
+            os.rename(path, old_path)
+        shutil.rmtree(old_path, ignore_errors=True)  # best effort: another process may be removing it
 
 
 @contextlib.contextmanager
@@ -91,9 +91,9 @@ def locked(path: Path) -> Iterator[bool]:
         complete.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, held = _lock(path)
+    descriptor, has_lock = _lock(path)
     try:
-        yield held
+        yield has_lock
     finally:
         path.unlink(missing_ok=True)  # before the lock ends, so that waiting processes notice that the file is gone
         os.close(descriptor)
@@ -125,8 +125,8 @@ def sweep(folder: Path, pattern: str) -> None:
     Example:
         ``sweep(folder, "rank*.npz")``
     """
-    for left in folder.glob(f".*{_MARK}{pattern}"):
-        _remove(left)
+    for leftover in folder.glob(f".*{_MARK}{pattern}"):
+        _remove(leftover)
 
 
 def _own_name(path: Path) -> Path:

@@ -16,8 +16,8 @@ _HOMES: dict[str, tuple[str, str]] = {}
 
 def attach(homes: Mapping[str, str]) -> None:
     """Register implementations, ``{verb: "module:name"}``; an earlier registration is replaced."""
-    for verb, home in homes.items():
-        module, _, name = home.partition(":")
+    for verb, target in homes.items():
+        module, _, name = target.partition(":")
         _HOMES[verb] = module, name  # names only: importing here would load all layers
 
 

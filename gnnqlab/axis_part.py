@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 __all__ = ["AxisPart", "RenamedMembers", "Running", "complete", "missing", "not_predicted"]
 
 
-def _take_former_names(kind: type, renamed: Mapping[str, str]) -> None:
+def _take_former_names(kind: type, present_names: Mapping[str, str]) -> None:
     """Give a class the present names of members that it defines by their former names, with a warning."""
-    for former, name in renamed.items():
-        if former in vars(kind) and name not in vars(kind):  # own members only, not inherited ones
-            text = f"{kind.__name__}.{former} is called {name} now; the former name is read until version 1.0"
+    for former_name, name in present_names.items():
+        if former_name in vars(kind) and name not in vars(kind):  # own members only, not inherited ones
+            text = f"{kind.__name__}.{former_name} is called {name} now; the former name is read until version 1.0"
             warnings.warn(text, DeprecationWarning, stacklevel=3)
-            setattr(kind, name, vars(kind)[former])
+            setattr(kind, name, vars(kind)[former_name])
 
 
 class RenamedMembers:
@@ -110,8 +110,8 @@ def missing(part: Any, base: type[AxisPart]) -> tuple[str, ...]:
     """
     kind: type = base  # arguments of a cached function must be hashable; mypy does not infer that of type[AxisPart]
     defaults = _defaults(kind)
-    absent = [tuple(name for name in group if not _defines(part, name, defaults.get(name))) for group in base.required]
-    return min(absent, key=len, default=())  # the group that the part nearly defines
+    groups = [tuple(name for name in group if not _defines(part, name, defaults.get(name))) for group in base.required]
+    return min(groups, key=len, default=())  # the group that the part nearly defines
 
 
 def not_predicted(axis: str, part: Any, method: str) -> ValueError:
@@ -125,16 +125,16 @@ def not_predicted(axis: str, part: Any, method: str) -> ValueError:
 def _defines(part: Any, name: str, default: Any) -> bool:
     """Return True if a part has a member that is not the placeholder of its base class."""
     # Looked up in instance and classes, because getattr would run properties.
-    own = getattr(part, "__dict__", {})
-    member = own.get(name, next((vars(kind)[name] for kind in type(part).__mro__ if name in vars(kind)), None))
+    attributes = getattr(part, "__dict__", {})
+    member = attributes.get(name, next((vars(kind)[name] for kind in type(part).__mro__ if name in vars(kind)), None))
     return member is not None and member is not default
 
 
 @cache
 def _defaults(base: type) -> dict[str, Any]:
     """Return the public members of a base class and its own base classes."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for kind in reversed(base.__mro__[:-1]):  # without object; bases first, so that derived classes override
         if kind.__module__ not in ("abc", "typing"):
-            found |= {name: member for name, member in vars(kind).items() if not name.startswith("_")}
-    return found
+            members |= {name: member for name, member in vars(kind).items() if not name.startswith("_")}
+    return members

@@ -41,9 +41,9 @@ def name_of(kind: Any) -> str:
     """
     # A worker is a new process: its __main__ is another module, and local names do not exist there.
     if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
-        where = "a function" if "<locals>" in kind.__qualname__ else "a notebook cell or script"
+        place = "a function" if "<locals>" in kind.__qualname__ else "a notebook cell or script"
         raise ValueError(
-            f"{kind.__name__} is defined in {where}, where workers cannot import it; move it to a module (a .py file "
+            f"{kind.__name__} is defined in {place}, where workers cannot import it; move it to a module (a .py file "
             "next to the notebook) and import it from there"
         )
     return f"{kind.__module__}:{kind.__qualname__}"
@@ -56,15 +56,15 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
         >>> did_you_mean("Metsi", ["metis", "random"]), did_you_mean("gcm", ["sgc", "gcn"])
         ('; did you mean metis', '; did you mean gcn')
     """
-    written = {word.lower(): word for word in known}  # compared without case, returned as written
-    unknown = str(name).lower()
-    close = difflib.get_close_matches(unknown, written)
+    words_by_lower = {word.lower(): word for word in known}  # compared without case, returned as written
+    lower_name = str(name).lower()
+    close = difflib.get_close_matches(lower_name, words_by_lower)
     if not close:
         return ""
     # Of equally similar words the one with the same first letter, which is misspelled least.
-    best = max(close, key=lambda word: (_similarity(unknown, word), word[0] == unknown[0]))
-    return f"; did you mean {written[best]}"
+    closest_word = max(close, key=lambda word: (_similarity(lower_name, word), word[0] == lower_name[0]))
+    return f"; did you mean {words_by_lower[closest_word]}"
 
 
-def _similarity(unknown: str, word: str) -> float:
-    return difflib.SequenceMatcher(a=word, b=unknown).ratio()  # as get_close_matches compares
+def _similarity(name: str, word: str) -> float:
+    return difflib.SequenceMatcher(a=word, b=name).ratio()  # as get_close_matches compares

@@ -22,8 +22,8 @@ class _CallableModule(ModuleType):
     def __signature__(self) -> inspect.Signature:
         # Read by help() and by completion in notebooks.
         if self._settings:
-            described: inspect.Signature = importlib.import_module(self._settings).with_settings(self._function())
-            return described
+            signature: inspect.Signature = importlib.import_module(self._settings).with_settings(self._function())
+            return signature
         return inspect.signature(self._function())
 
     @property
@@ -34,13 +34,13 @@ class _CallableModule(ModuleType):
         """
         function = self._function()
         text, example, _ = (inspect.getdoc(function) or "").partition("\n\nExample:")
-        where = f"\n\nExample: see help({'.'.join(self._verb)})." if example else ""
-        more = f"\n\n{importlib.import_module(self._settings).settings_text()}" if self._settings else ""
-        return f"{function.__name__}{inspect.signature(function)}\n\n{text}{where}{more}"
+        hint = f"\n\nExample: see help({'.'.join(self._verb)})." if example else ""
+        appendix = f"\n\n{importlib.import_module(self._settings).settings_text()}" if self._settings else ""
+        return f"{function.__name__}{inspect.signature(function)}\n\n{text}{hint}{appendix}"
 
     def _function(self) -> Any:
-        home, name = self._verb
-        return getattr(importlib.import_module(home), name)  # at a call, not when the package is imported
+        module, name = self._verb
+        return getattr(importlib.import_module(module), name)  # at a call, not when the package is imported
 
 
 def make_callable(package: str, home: str, name: str, *, settings: str = "") -> None:

@@ -70,23 +70,23 @@ def with_present_names(values: Mapping[str, Any], known: Iterable[Setting], *, w
         >>> with_present_names({"keep": "all", "lr": 0.1}, known, warn=False)
         {'lr': 0.1, 'recompute': 'none'}
     """
-    present = dict(values)
+    present_values = dict(values)
     for setting in known:
-        for former in setting.former:
-            if former.name not in present:
+        for alias in setting.former:
+            if alias.name not in present_values:
                 continue
-            if setting.name in present:
+            if setting.name in present_values:
                 raise ValueError(
-                    f"{setting.name} must be given once, got its former name {former.name} as well; leave that out"
+                    f"{setting.name} must be given once, got its former name {alias.name} as well; leave that out"
                 )
-            value = present.pop(former.name)
-            present[setting.name] = former.values.get(value, value) if isinstance(value, str) else value
+            value = present_values.pop(alias.name)
+            present_values[setting.name] = alias.values.get(value, value) if isinstance(value, str) else value
             if warn:
-                text = f"the setting {former.name}={value!r} is {setting.name}={present[setting.name]!r} now"
+                text = f"the setting {alias.name}={value!r} is {setting.name}={present_values[setting.name]!r} now"
                 warnings.warn(
                     f"{text}; the former name is accepted until version 1.0", DeprecationWarning, _frames_inside()
                 )
-    return present
+    return present_values
 
 
 def with_former_names(values: Mapping[str, Any], known: Iterable[Setting]) -> dict[str, Any]:
@@ -98,15 +98,15 @@ def with_former_names(values: Mapping[str, Any], known: Iterable[Setting]) -> di
         >>> with_former_names({"recompute": "none"}, known)
         {'keep': 'all'}
     """
-    oldest = {setting.name: setting.former[0] for setting in known if setting.former}
-    former = {}
+    oldest_names = {setting.name: setting.former[0] for setting in known if setting.former}
+    former_values = {}
     for name, value in values.items():
-        if name in oldest:
-            back = {present: old for old, present in oldest[name].values.items()}
-            former[oldest[name].name] = back.get(value, value) if isinstance(value, str) else value
+        if name in oldest_names:
+            old_values = {present_value: old_value for old_value, present_value in oldest_names[name].values.items()}
+            former_values[oldest_names[name].name] = old_values.get(value, value) if isinstance(value, str) else value
         else:
-            former[name] = value
-    return former
+            former_values[name] = value
+    return former_values
 
 
 def accepts_former_names(target: Target) -> Target:
@@ -154,15 +154,15 @@ def _translating(function: Callable[..., Any], settings: Callable[[], list[Setti
     @functools.cache
     def renamed() -> tuple[list[Setting], frozenset[str]]:
         # Type hints are resolved at the first call: a module may define their names below.
-        known = [setting for setting in settings() if setting.former]
-        return known, frozenset(former.name for setting in known for former in setting.former)
+        renamed_settings = [setting for setting in settings() if setting.former]
+        return renamed_settings, frozenset(alias.name for setting in renamed_settings for alias in setting.former)
 
     @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        known, former = renamed()
-        if not former.isdisjoint(named):
-            named = with_present_names(named, known)
-        return function(*arguments, **named)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        renamed_settings, former_names = renamed()
+        if not former_names.isdisjoint(keywords):
+            keywords = with_present_names(keywords, renamed_settings)
+        return function(*arguments, **keywords)
 
     return call
 

@@ -267,12 +267,12 @@ class Observers:
     @contextmanager
     def joined_by(self, observer: Observer) -> Iterator[None]:
         """Add one observer for the duration of the block."""
-        before = self.all  # blocks may be nested
-        self._sort((*before, observer))
+        previous_observers = self.all  # blocks may be nested
+        self._sort((*previous_observers, observer))
         try:
             yield
         finally:
-            self._sort(before)
+            self._sort(previous_observers)
 
     def _sort(self, observers: tuple[Observer, ...]) -> None:
         # One tuple per kind of event, made once: an event without listeners costs one test.

@@ -59,9 +59,9 @@ class Range:
     """Advice for error messages."""
 
     def __contains__(self, value: float) -> bool:
-        above = self.low is None or (value > self.low if self.open_low else value >= self.low)
-        below = self.high is None or (value < self.high if self.open_high else value <= self.high)
-        return above and below and not math.isnan(value)  # without limits NaN would be in the range
+        is_above = self.low is None or (value > self.low if self.open_low else value >= self.low)
+        is_below = self.high is None or (value < self.high if self.open_high else value <= self.high)
+        return is_above and is_below and not math.isnan(value)  # without limits NaN would be in the range
 
     @property
     def rule(self) -> str:
@@ -89,10 +89,10 @@ class OneOf:
     @property
     def rule(self) -> str:
         """Rule of the choices, as the end of an error ``NAME must ...``."""
-        known = list(self.choices)
-        if len(known) > 1 and all(isinstance(choice, str) for choice in known):
-            return f"be {', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
-        return f"be one of {tuple(known)}"
+        choices = list(self.choices)
+        if len(choices) > 1 and all(isinstance(choice, str) for choice in choices):
+            return f"be {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+        return f"be one of {tuple(choices)}"
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ class Setting:
         if self.kind in _REAL and (isinstance(value, bool) or not isinstance(value, _REAL[self.kind])):
             raise TypeError(f"{self.name} must be {_KINDS[self.kind]}, got {value!r}")
         for rule in self.rules:
-            known = rule if isinstance(rule, Range) else rule.choices
-            if not all(each in known for each in (value if self.many else (value,))):
+            allowed_values = rule if isinstance(rule, Range) else rule.choices
+            if not all(each in allowed_values for each in (value if self.many else (value,))):
                 if isinstance(rule, Range):
                     way = f"; {rule.way}" if rule.way else ""
                 else:
@@ -262,10 +262,10 @@ def nearest(name: str, settings: Iterable[Setting]) -> str | None:
         >>> nearest("epoch", known), nearest("learning_rate", known), nearest("colour", known)
         ('epochs', 'lr', None)
     """
-    known = {setting.name: setting.help.lower() for setting in settings}
-    close = difflib.get_close_matches(name, known, n=1)  # a misspelled name precedes a paraphrase
+    help_texts = {setting.name: setting.help.lower() for setting in settings}
+    close = difflib.get_close_matches(name, help_texts, n=1)  # a misspelled name precedes a paraphrase
     words = name.replace("_", " ").lower()
-    return next(iter(close), None) or next((each for each, text in known.items() if text.startswith(words)), None)
+    return next(iter(close), None) or next((each for each, text in help_texts.items() if text.startswith(words)), None)
 
 
 # Cached by class: type hints do not change, and every new instance is checked.
@@ -298,27 +298,27 @@ def _hints(target: Any) -> dict[str, Any]:
 
 def _setting(name: str, hint: Any, default: Any) -> Setting:
     """Return a setting from its name, type hint and default."""
-    metadata, optional = list(_metadata(hint)), False
+    metadata, is_optional = list(_metadata(hint)), False
     kind = _plain(hint)
     # `X | None` is an optional X; of other unions only `int | str` can be read from text.
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
-        kinds = [each for each in typing.get_args(kind) if each is not types.NoneType]
-        several = _NUMBER_OR_WORD if set(kinds) == {int, str} else Any
-        optional, kind = len(kinds) < len(typing.get_args(kind)), _plain(kinds[0]) if len(kinds) == 1 else several
-    ranges = [each for each in metadata if isinstance(each, Range)]
-    option = next((each.name for each in metadata if isinstance(each, Option)), name.replace("_", "-"))
+        kinds = [member for member in typing.get_args(kind) if member is not types.NoneType]
+        union_kind = _NUMBER_OR_WORD if set(kinds) == {int, str} else Any
+        is_optional, kind = len(kinds) < len(typing.get_args(kind)), _plain(kinds[0]) if len(kinds) == 1 else union_kind
+    ranges = [item for item in metadata if isinstance(item, Range)]
+    option = next((item.name for item in metadata if isinstance(item, Option)), name.replace("_", "-"))
     return Setting(
         name=name,
         kind=kind,
         default=default,
-        optional=optional,
+        optional=is_optional,
         option=option if _fits_option(kind) else None,  # a type that no text can express gets no option
-        choices=tuple(choice for each in metadata if isinstance(each, OneOf) for choice in each.choices),
-        low=next((each.low for each in ranges), None),
-        high=next((each.high for each in ranges), None),
-        help=next((each for each in metadata if isinstance(each, str)), ""),
-        rules=tuple(each for each in metadata if isinstance(each, Range | OneOf)),
-        former=tuple(each for each in metadata if isinstance(each, Former)),
+        choices=tuple(choice for item in metadata if isinstance(item, OneOf) for choice in item.choices),
+        low=next((item.low for item in ranges), None),
+        high=next((item.high for item in ranges), None),
+        help=next((item for item in metadata if isinstance(item, str)), ""),
+        rules=tuple(item for item in metadata if isinstance(item, Range | OneOf)),
+        former=tuple(item for item in metadata if isinstance(item, Former)),
     )
 
 
@@ -328,8 +328,8 @@ def _metadata(hint: Any) -> Iterator[Any]:
         yield from hint.__metadata__
         hint = hint.__origin__
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        for each in typing.get_args(hint):
-            yield from _metadata(each)
+        for member in typing.get_args(hint):
+            yield from _metadata(member)
 
 
 def _plain(hint: Any) -> Any:
@@ -349,10 +349,10 @@ def _fits_option(kind: Any) -> bool:
 def _texts(kind: type) -> dict[str, str]:
     """Return the docstrings under a class's fields, including inherited ones."""
     texts: dict[str, str] = {}
-    for each in reversed(kind.__mro__):  # bases first, so that a derived class overrides
+    for base in reversed(kind.__mro__):  # bases first, so that a derived class overrides
         try:
             # Python does not store texts under fields, so they are read from the source.
-            tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
         except (OSError, TypeError, SyntaxError):
             continue  # a built-in class, or one defined at a prompt
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []

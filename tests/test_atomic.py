@@ -28,7 +28,7 @@ def test_two_writers_of_one_file_never_meet(tmp_path: Path) -> None:
     assert path.read_text() == "first" and os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_error_during_replacement_leaves_only_the_old_file(tmp_path: Path) -> None:
     write_text(tmp_path / "a.txt", "old")
     with pytest.raises(KeyError), replacing(tmp_path / "a.txt") as partial:
         partial.write_text("new")
@@ -36,7 +36,7 @@ def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> N
     assert (tmp_path / "a.txt").read_text() == "old" and os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_the_first_of_two_stays_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_replacing_with_first_leaves_the_existing_file_unchanged(tmp_path: Path) -> None:
     for text in ("first", "second"):
         with replacing(tmp_path / "a.npz", first=True) as partial:
             assert partial.suffix == ".npz"  # some writers add the missing file name extension
@@ -57,7 +57,7 @@ def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
         put_folder(tmp_path / "fresh", tmp_path / "file")
 
 
-def test_a_sweep_takes_what_killed_writers_left_and_nothing_else(tmp_path: Path) -> None:
+def test_sweep_removes_only_matching_partial_files(tmp_path: Path) -> None:
     with replacing(tmp_path / "rank0.npz") as left, replacing(tmp_path / "cut.npz") as other:
         left.touch(), other.touch(), (tmp_path / "rank1.npz").touch()
         sweep(tmp_path, "rank*.npz")
@@ -78,7 +78,7 @@ def _once(folder: Path, ready: Barrier) -> None:
             order.write("found\n")
 
 
-def test_work_under_a_lock_is_done_once_and_the_lock_leaves_nothing(tmp_path: Path) -> None:
+def test_locked_work_is_done_once_and_the_lock_file_is_removed(tmp_path: Path) -> None:
     ready = _CONTEXT.Barrier(6)
     several = [_CONTEXT.Process(target=_once, args=(tmp_path, ready)) for _ in range(6)]
     for process in several:
@@ -110,7 +110,7 @@ def test_a_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
     holder.join()
 
 
-def test_a_disk_without_locks_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locked_yields_false_on_a_disk_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(descriptor: int, operation: int) -> None:
         raise OSError(37, "No locks available")
 

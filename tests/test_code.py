@@ -17,10 +17,10 @@ def run(*arguments: str) -> None:
 
 
 @pytest.mark.core
-def test_ruff_finds_nothing() -> None:
+def test_ruff_reports_no_errors() -> None:
     run("ruff", "check", "--quiet", ".")
 
 
 @pytest.mark.slow
-def test_mypy_finds_nothing() -> None:
+def test_mypy_reports_no_errors() -> None:
     run("mypy")

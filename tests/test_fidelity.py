@@ -59,7 +59,7 @@ ITEMS = {
     "AQ-Th1, E13–17": Item(
         "theory.variance:decoded_moments course.error_views:variance_chart",
         "AdaQP Theorem 1, Eqs. 13-17",
-        "theory/test_variance.py::test_theorem_1_is_what_the_codec_does",
+        "theory/test_variance.py::test_theorem_1_moments_match_the_decoded_rows",
         (("04", "Theorem 1"),),
     ),
     "AQ-Th2, E8, E18–22": Item(
@@ -86,7 +86,7 @@ ITEMS = {
     "AQ-E11": Item(
         "bits.assigner.groups:beta bits.assigner.groups:use_of_halo",
         "AdaQP Eq. 11",
-        "bits/test_groups.py::test_forward_use_is_what_noise_of_the_row_becomes_in_all_sums "
+        "bits/test_groups.py::test_use_of_halo_equals_the_variance_added_to_all_sums "
         "bits/test_groups.py::test_beta_is_the_variance_that_theorem_1_gives_a_row",
         (("06", "AdaQP, Eq. 11"),),
     ),
@@ -102,7 +102,7 @@ ITEMS = {
         "partition.quality:measure_quality launch.calibrate:calibrate",
         "AdaQP Table 1",
         "partition/test_shard.py::test_quality_agrees_with_a_count_over_edges "
-        "launch/test_calibrate.py::test_the_wanted_share_is_found_within_a_point",
+        "launch/test_calibrate.py::test_search_reaches_the_target_share_within_one_percentage_point",
         (("02", "AdaQP, Table 1"), ("07", "AdaQP, Table 1")),
     ),
     "AQ-T2, F3": Item(
@@ -133,7 +133,7 @@ ITEMS = {
         "course.paper_figures:compare_with_papers",
         "AdaQP Table 4",
         "benchmarks/test_link.py::test_all_systems_are_measured_over_one_link "
-        "benchmarks/test_systems.py::test_time_to_accuracy_is_asked_of_the_seeds_that_got_there "
+        "benchmarks/test_systems.py::test_time_to_accuracy_uses_only_seeds_that_reached_the_target "
         "course/experiments/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables",
         (("08", "Accuracy by *time*"), ("08", "AdaQP, Table 4")),
         "SANCUS has a table of its own, `gnnqlab bench broadcasts`",
@@ -196,7 +196,7 @@ ITEMS = {
         "course.experiments.moving_widths:draw_importance course.experiments.width_decisions:importance_ablation",
         "SYLVIE section IV-A",
         "partition/test_importance.py::test_shards_agree_about_every_boundary_node "
-        "course/experiments/test_width_decisions.py::test_who_gets_the_wide_rows",
+        "course/experiments/test_width_decisions.py::test_higher_bit_widths_go_to_the_rows_ranked_highest_by_each_mask",
         (("10", "section IV-A"),),
     ),
     "SY-E5": Item(
@@ -218,14 +218,14 @@ ITEMS = {
         "exchange.schedules.pipeline:AdaptivePipeline course.experiments.staleness:draw_epoch",
         "SYLVIE section V-B",
         "exchange/test_pipeline.py::test_fresh_epochs_between train/test_coordinator.py::test_staleness_is_bounded "
-        "exchange/test_staleness.py::test_what_is_used_was_sent_exactly_one_epoch_before",
+        "exchange/test_staleness.py::test_used_rows_were_sent_exactly_one_epoch_before",
         (("11", "SYLVIE section V-B, Fig. 8"),),
     ),
     "SY-V-C": Item(
         "bits.assigner.descent:Watch bits.orchestrator:Orchestrator "
         "exchange.schedules.staleness_switch:StalenessSwitch",
         "sections V-A to V-C",
-        "train/test_coordinator.py::test_every_decision_says_when_and_why "
+        "train/test_coordinator.py::test_every_decision_has_its_epoch_and_reason "
         "train/test_coordinator.py::test_all_workers_decide_alike",
         (("10", "decisions"),),
     ),
@@ -238,7 +238,7 @@ ITEMS = {
     "SY-TIV, TX": Item(
         "systems:fixed_bits benchmarks.studies.accuracy:accuracy",
         "Tables VII (every model), X (bit-widths)",
-        "benchmarks/test_accuracy.py::test_the_order_of_the_papers_tables_is_asked_of_means_and_chance_is_named",
+        "benchmarks/test_accuracy.py::test_paper_order_is_checked_on_means_and_insignificant_gaps_are_marked",
         (("09", "SYLVIE Table IV"), ("10", "SYLVIE's Table X ")),
     ),
     "SY-TXI": Item(
@@ -251,7 +251,7 @@ ITEMS = {
         "benchmarks.studies.throughput:throughput systems:sylvie systems:pipegcn systems:bns_gcn systems:sar "
         "course.experiments.depth:train_models",
         "Fig. 9",
-        "benchmarks/test_systems.py::test_time_to_accuracy_is_asked_of_the_seeds_that_got_there "
+        "benchmarks/test_systems.py::test_time_to_accuracy_uses_only_seeds_that_reached_the_target "
         "course/experiments/test_sensitivity.py::test_ranges_are_those_of_the_printed_figures",
         (("09", "SYLVIE Table VII"), ("11", "SYLVIE Table VII"), ("23", "SYLVIE's Table VII")),
         "SAR's memory and seconds are in gnnqlab bench memory; its epochs are not in the table of times",
@@ -261,13 +261,13 @@ ITEMS = {
         "course.experiments.sylvie_readings:readings",
         "SYLVIE Table XII",
         "course/experiments/test_width_decisions.py::test_seconds_of_a_run_are_the_mean_of_workers "
-        "course/experiments/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
+        "course/experiments/test_sensitivity.py::test_reported_quotients_agree_with_the_text_of_the_papers",
         (("26", "(Table XII)"),),
     ),
     "SY-F11": Item(
         "course.experiments.moving_widths:replay bits.assigner.descent:Descent",
         "Fig. 11 by δ",
-        "course/experiments/test_moving_widths.py::test_nothing_is_decided_before_there_are_two_rates "
+        "course/experiments/test_moving_widths.py::test_first_decision_is_made_after_two_measured_rates "
         "train/test_coordinator.py::test_decisions_are_taken_after_every_epoch_from_delta_plus_one_on",
         (("10", "SYLVIE's Figure 11"),),
     ),
@@ -296,14 +296,14 @@ ITEMS = {
         "partition.connections:measure_vertex_cut benchmarks.studies.cuts:cuts",
         "CDFGNN Table 3",
         "partition/test_vertex_cut.py::test_quality_of_a_vertex_cut_by_hand "
-        "benchmarks/test_cuts.py::test_every_partitioner_stands_beside_plain_ebv",
+        "benchmarks/test_cuts.py::test_every_partitioner_is_compared_with_plain_ebv",
         (("12", "CDFGNN's Table 3"),),
     ),
     "SY-TI": Item(
         "benchmarks.studies.fanouts:fanouts train.dgl_mini_batch:MiniBatch course.paper_figures:compare_with_papers",
         "SYLVIE Table I",
         "benchmarks/test_fanouts.py::test_differences_are_of_the_same_seed "
-        "benchmarks/test_fanouts.py::test_every_fan_out_of_the_table_learns",
+        "benchmarks/test_fanouts.py::test_every_fan_out_of_the_table_trains_above_80_percent",
         (("09", "SYLVIE Table I,"),),
     ),
     "SY-TIX": Item(
@@ -325,7 +325,7 @@ ITEMS = {
         "lab.training.plots:breakdown course.paper_figures:compare_with_papers",
         "SYLVIE Fig. 3",
         "lab/training/test_plots.py::test_the_bars_of_a_worker_add_up_to_its_epoch "
-        "course/experiments/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
+        "course/experiments/test_sensitivity.py::test_reported_quotients_agree_with_the_text_of_the_papers",
         (("10", "SYLVIE's Fig. 3"),),
     ),
     "SY-F6": Item(
@@ -349,7 +349,7 @@ ITEMS = {
         "kernels.rowwise.row_change:row_changes",
         "CDFGNN's Algorithm 2",
         "exchange/test_adaptive_cache.py::test_it_is_the_dense_training_that_skips_the_same_rows "
-        "exchange/test_adaptive_cache.py::test_both_ends_hold_the_same_bit_for_bit_whatever_the_codec "
+        "exchange/test_adaptive_cache.py::test_sender_and_receiver_caches_are_bit_identical_for_every_codec "
         "exchange/test_replica.py::test_copies_of_a_node_are_equal_bit_by_bit",
         (("13", "CDFGNN Algorithm 2"),),
     ),
@@ -378,8 +378,8 @@ ITEMS = {
     "CD-F7": Item(
         "lab.training.cache_view:draw_cache lab.training.compare:Comparison.cache train.records.cache_stats:read_cache",
         "CDFGNN Fig. 7",
-        "lab/training/test_cache_view.py::test_the_picture_is_what_was_recorded "
-        "lab/training/test_cache_view.py::test_a_comparison_draws_the_cache_of_the_run_that_is_asked_for",
+        "lab/training/test_cache_view.py::test_cache_chart_shows_the_recorded_rows "
+        "lab/training/test_cache_view.py::test_comparison_draws_the_cache_of_the_selected_run",
         (("13", "CDFGNN's Figure 7"),),
     ),
     "TG-E1,E2": Item(
@@ -391,7 +391,7 @@ ITEMS = {
         (("15", "TANGO Eqs. 1 to 3"),),
     ),
     "TG-E3": Item(
-        "kernels.codec.quantize:Noise kernels.codec.quantize:quantize benchmarks.studies.int8:measure_rounding",
+        "kernels.codec.quantize:NoiseCounter kernels.codec.quantize:quantize benchmarks.studies.int8:measure_rounding",
         "draws its noise from a generator in registers",
         "kernels/test_quantize.py::test_noise_makes_it_unbiased_and_nearest_is_not",
         (("15", "rounds some of them up, at random, and is unbiased"),),
@@ -401,7 +401,7 @@ ITEMS = {
         "compute.bit_rule:relative_error compute.bit_rule:bits_needed compute.bit_rule:BitChoice",
         "(SC 2023, Eq. 4)",
         "compute/test_bit_rule.py::test_heavier_tails_need_more_bits "
-        "exchange/test_int8_bits.py::test_all_workers_choose_what_one_process_chooses",
+        "exchange/test_int8_bits.py::test_all_workers_choose_the_bit_width_of_one_process",
         (("15", "Eq. 4, with magnitudes"),),
         "of Fig. 2 its second panel is drawn",
     ),
@@ -451,7 +451,7 @@ ITEMS = {
     "TG-3.3": Item(
         "compute.codes:Quantized compute.saved:save_operands",
         "(TANGO section 3.3, reuse)",
-        "compute/test_int8.py::test_operands_are_quantized_once_and_kept_as_codes "
+        "compute/test_int8.py::test_operands_are_quantized_once_and_saved_as_codes "
         "nn/test_dgl.py::test_operators_that_share_an_input_share_its_codes "
         "exchange/test_int8.py::test_rows_that_are_rounded_twice_are_counted",
         (("16", "## Reused codes"),),
@@ -503,7 +503,7 @@ ITEMS = {
         "(TANGO, Chen et al., SC 2023",
         "nn/test_dgl.py::test_layers_agree_with_dgl_in_float64 "
         "nn/test_dgl.py::test_layers_of_several_types_agree_with_dgl_in_float64 "
-        "nn/test_dgl.py::test_everything_is_put_back_after_exceptions_too "
+        "nn/test_dgl.py::test_tango_block_restores_all_patches_also_after_exceptions "
         "nn/test_dgl.py::test_links_are_predicted_by_dot_products",
         (("16", "The block supports `GraphConv`"),),
     ),
@@ -511,14 +511,14 @@ ITEMS = {
         "benchmarks.studies.broadcasts:broadcasts systems.recipes.cagnet:cagnet systems.recipes.sancus:sancus "
         "systems.recipes.cdfgnn:cdfgnn",
         "CDFGNN Fig. 5",
-        "benchmarks/test_broadcasts.py::test_lines_are_trained_and_kept",
+        "benchmarks/test_broadcasts.py::test_rows_are_trained_once_and_then_read_from_the_stored_cells",
         (),
         "gnnqlab bench broadcasts prints it, no notebook shows it",
     ),
     "CD-F6": Item(
         "benchmarks.studies.cdfgnn:cdfgnn benchmarks.studies.cdfgnn:table",
         "seconds of an epoch (Fig. 6)",
-        "benchmarks/test_cdfgnn.py::test_seconds_stand_beside_the_baseline_and_scores_beside_the_whole_graph "
+        "benchmarks/test_cdfgnn.py::test_times_are_relative_to_baseline_and_scores_to_full_batch "
         "benchmarks/test_cdfgnn.py::test_lines_differ_in_cache_and_codec_alone",
         (),
         "gnnqlab bench cdfgnn prints it, no notebook shows it",
@@ -540,7 +540,7 @@ ITEMS = {
         "exchange/test_broadcast.py::test_a_worker_without_train_nodes_takes_part "
         "exchange/test_broadcast.py::test_a_block_is_written_once_and_lands_in_two_buffers_that_take_turns "
         "tune/test_predicted_volume.py::test_the_formula_of_cagnet_is_written_down "
-        "tune/test_predicted_volume.py::test_replicated_blocks_move_what_the_formula_says",
+        "tune/test_predicted_volume.py::test_replicated_blocks_send_the_bytes_of_the_formula",
         (("17", "| CAGNET, SANCUS (broadcast) |"),),
     ),
     "SANCUS": Item(
@@ -563,10 +563,10 @@ ITEMS = {
         "(SAR, Mostafa, MLSys 2022, its case 2)",
         "exchange/test_sequential.py::test_workers_and_depths_obey "
         "exchange/test_sequential.py::test_every_model_obeys_one_worker_at_a_time "
-        "exchange/test_sequential.py::test_no_more_turns_are_held_than_were_asked_for "
+        "exchange/test_sequential.py::test_halo_rows_of_depth_plus_one_workers_are_in_memory_at_once "
         "exchange/test_sequential.py::test_attention_holds_rows_or_their_gradients_not_both "
         "exchange/test_sequential.py::test_messages_are_those_of_all_at_once "
-        "tune/test_bytes.py::test_second_fetches_are_foreseen",
+        "tune/test_bytes.py::test_bytes_of_second_fetches_are_predicted",
         (("17", "| SAR (halo, one worker at a time) |"),),
     ),
     "AQ-T7": Item(
@@ -590,7 +590,7 @@ ITEMS = {
         "EDEN, Vargaftik et al., ICML 2022",
         "message/test_rotated.py::test_levels_are_those_of_lloyd_and_max "
         "message/test_rotated.py::test_dense_rows_are_unbiased "
-        "bits/test_variance.py::test_rotated_rows_err_by_their_norm_whatever_they_are "
+        "bits/test_variance.py::test_rotated_codec_variance_follows_the_row_norm_for_all_kinds_of_rows "
         "kernels/test_rotate.py::test_bytes_are_the_same_everywhere",
         (("25", "EDEN"),),
     ),

@@ -149,7 +149,7 @@ def _house(folder: Path, **files: str) -> Tree:
 
 
 @pytest.mark.parametrize("way", UP)
-def test_an_arrow_up_is_seen(tmp_path: Path, way: str) -> None:
+def test_upward_import_is_found(tmp_path: Path, way: str) -> None:
     house = _house(tmp_path, **{"cellar/wine": UP[way]})
     [found] = arrows_up(house, ("cellar", "attic"))
     assert found.startswith("cellar/wine.py:") and found.endswith("cellar lies below attic")
@@ -157,25 +157,25 @@ def test_an_arrow_up_is_seen(tmp_path: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", UP)
-def test_a_circle_is_seen(tmp_path: Path, way: str) -> None:
+def test_circular_import_is_found(tmp_path: Path, way: str) -> None:
     house = _house(tmp_path, **{"cellar/wine": UP[way]})
     assert circles(house) == []
     house = _house(tmp_path / "again", **{"cellar/wine": UP[way], "attic/roof": "from house.cellar import wine\n"})
     assert circles(house) == ["house.attic.roof > house.cellar.wine > house.attic.roof"]
 
 
-def test_what_a_docstring_names_is_no_import(tmp_path: Path) -> None:
+def test_module_name_in_a_docstring_is_not_an_import(tmp_path: Path) -> None:
     assert arrows_up(_house(tmp_path, **{"cellar/wine": '"""See `house.attic.roof`."""\n'}), ("cellar", "attic")) == []
 
 
-def test_importing_from_a_door_and_lying_nowhere_are_seen(tmp_path: Path) -> None:
+def test_import_from_the_package_root_and_unassigned_modules_are_found(tmp_path: Path) -> None:
     house = _house(tmp_path, **{"cellar/wine": "from house import tiles\n"})
     assert arrows_up(house, ("cellar", "attic")) == ["cellar/wine.py:1: house is a door; import from a room"]
     nowhere = _house(tmp_path / "again", shed="tools = 1\n")
     assert arrows_up(nowhere, ("cellar", "attic")) == ["shed.py lies in no room"]
 
 
-def test_a_computed_name_is_seen(tmp_path: Path) -> None:
+def test_import_by_computed_name_is_found(tmp_path: Path) -> None:
     text = "import importlib\ndef look(room):\n    return importlib.import_module('house.' + room)\n"
     house = _house(tmp_path, **{"cellar/wine": text})
     [found] = computed_names(house, ())

@@ -58,7 +58,7 @@ def test_encoded_message_decodes_to_within_a_step() -> None:
         assert each.num_bytes == len(each.values) * (each.values.shape[1] * 4 // 8 + 8)
 
 
-def test_receiver_decodes_what_its_sender_encoded() -> None:
+def test_receiver_decodes_the_message_that_its_sender_encoded() -> None:
     system = fixed_bits(bits=2)
     sent = {(e.rank, e.receiver, e.epoch, e.layer, e.direction): e for e in events_of(system, MessageEncoded)}
     received = events_of(system, MessageDecoded)

@@ -61,7 +61,7 @@ def test_the_conda_environment_has_the_same_pins() -> None:
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the pins are those of Python 3.11")
-def test_what_is_installed_is_what_is_pinned() -> None:
+def test_installed_versions_equal_the_pinned_versions() -> None:
     wrong = {}
     for name, pinned in ALL_CONSTRAINTS.items():
         try:
@@ -75,7 +75,7 @@ def test_what_is_installed_is_what_is_pinned() -> None:
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the pins are those of Python 3.11")
 @each(("requirements", "pins"), [(REQUIREMENTS, CONSTRAINTS), (DOCS, ALL_CONSTRAINTS)])
-def test_nothing_that_is_needed_is_left_unpinned(requirements: list[Requirement], pins: dict[str, str]) -> None:
+def test_all_transitive_requirements_are_pinned(requirements: list[Requirement], pins: dict[str, str]) -> None:
     """Pins include the requirements of requirements."""
     waiting, seen = list(requirements), set()
     while waiting:

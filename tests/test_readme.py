@@ -98,7 +98,7 @@ def test_readme_has_todays_table_of_systems() -> None:
 
 
 @pytest.mark.slow
-def test_readme_shows_what_its_code_prints(
+def test_readme_code_prints_the_shown_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

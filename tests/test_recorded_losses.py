@@ -75,7 +75,7 @@ def _train(shard, system: str, model: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("graph", "workers"), CASES)
-def test_losses_are_what_they_were(graph: str, workers: int) -> None:
+def test_losses_equal_the_recorded_losses(graph: str, workers: int) -> None:
     found = run_ranks(train_all, workers, graph)
     assert all(other == found[0] for other in found), "workers ended with different losses or weights"
     own = FOLDER / f"losses-{processor()}.json"

@@ -38,7 +38,7 @@ def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return work
 
 
-def test_second_set_up_does_nothing_until_an_input_changes(done: list[str]) -> None:
+def test_second_set_up_does_no_work_until_an_input_changes(done: list[str]) -> None:
     assert set_up.main(["demo"]) == 0 and done
     done.clear()
     assert set_up.main(["demo"]) == 0 and not done
@@ -63,7 +63,7 @@ def test_a_module_that_moved_is_installed_where_it_is(done: list[str]) -> None:
     assert [work.split()[0] for work in done] == ["install"] and "--editable" in done[0]
 
 
-def test_demo_installs_only_what_the_package_needs(done: list[str]) -> None:
+def test_each_set_up_target_installs_only_its_requirements(done: list[str]) -> None:
     set_up.main(["demo"])
     text = "\n".join(done)
     assert "torch>=" in text and not any(name in text for name in ("pytest>", "jupyterlab>", "dgl=", "sphinx>"))
@@ -78,7 +78,7 @@ def test_demo_installs_only_what_the_package_needs(done: list[str]) -> None:
     assert "sphinx>=" in "\n".join(done) and not any("cmake -" in work for work in done)
 
 
-def test_compiled_sets_stay_when_fewer_are_wanted(done: list[str]) -> None:
+def test_compiled_kernels_are_reused_when_fewer_sets_are_requested(done: list[str]) -> None:
     set_up.main(["test", "--cuda", "ON"])
     assert "-DGNNQLAB_CUDA=ON" in "\n".join(done)
     done.clear()

@@ -39,7 +39,7 @@ class Coat(Base):
         check(self)
 
 
-def test_everything_is_read_from_the_field():
+def test_settings_in_reads_all_properties_from_the_field():
     found = {each.name: each for each in settings_in(Coat)}
     assert list(found) == ["size", "shape", "warmth", "bit_widths", "lined", "place", "hidden", "parts"]
     assert [each.option for each in found.values()] == [
@@ -66,7 +66,7 @@ def test_everything_is_read_from_the_field():
         ({"bit_widths": (1, 3)}, ValueError, r"bit_widths must be one of \(1, 2\), got \(1, 3\)"),
     ],
 )
-def test_what_breaks_a_rule_is_refused(given, kind, text):
+def test_invalid_value_raises_an_error_with_the_rule(given, kind, text):
     with pytest.raises(kind, match=text):
         Coat(**given)
 
@@ -94,7 +94,7 @@ def test_a_registry_that_grows_is_known():
         (OneOf(("a", "b", "c")), "be 'a', 'b' or 'c'"),
     ],
 )
-def test_a_rule_says_itself(rule, text):
+def test_rule_text_describes_the_rule(rule, text):
     assert rule.rule == text
 
 

@@ -43,7 +43,7 @@ def study(folder: Path, train: Any, **changes: Any) -> gq.Study:
     return gq.Study(**{**asked, **changes}, folder=folder, train=train)
 
 
-def test_seeds_are_outside_and_everything_else_is_the_same_for_all_systems(tmp_path: Path) -> None:
+def test_cells_are_ordered_by_seed_then_system_with_equal_settings(tmp_path: Path) -> None:
     train = Trainer()
     made = study(tmp_path, train, systems=["vanilla", "pipegcn"], link="100mbit", workers=[2, 4], hosts=2)
     assert [(cell.case.workers, cell.seed, cell.contestant.label) for cell in made.cells[:5]] == [
@@ -57,7 +57,7 @@ def test_seeds_are_outside_and_everything_else_is_the_same_for_all_systems(tmp_p
     assert train.cells == [], "nothing is trained before run()"
 
 
-def test_a_second_run_trains_nothing_and_a_larger_grid_only_its_new_cells(tmp_path: Path) -> None:
+def test_second_run_trains_only_new_cells_of_a_larger_grid(tmp_path: Path) -> None:
     train = Trainer()
     first = study(tmp_path, train).run()
     assert train.cells == [("vanilla", 0), ("fixed-bits", 0), ("vanilla", 1), ("fixed-bits", 1)]
@@ -127,7 +127,7 @@ def test_a_failed_cell_has_a_cause_and_the_others_go_on(tmp_path: Path, capsys: 
     assert len(study(tmp_path, train).run().results()) == 1 and train.cells[4:] == [("fixed-bits", 0)]
 
 
-def test_an_interrupted_study_keeps_what_is_done_and_continues(
+def test_interrupted_study_retains_finished_cells_and_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train = Trainer(vanilla_1=KeyboardInterrupt)
@@ -201,7 +201,7 @@ def test_a_link_for_a_share_is_found_once_and_is_the_same_for_all(
     assert len(asked) == 1
 
 
-def test_a_system_with_every_service_stands_beside_itself(tmp_path: Path) -> None:
+def test_system_is_compared_with_itself_with_all_services(tmp_path: Path) -> None:
     system = gq.systems.fixed_bits(bits=2)
     two = [Contestant(name="fixed-bits", system=system, services=services) for services in ("published", "every")]
     made = study(tmp_path, Trainer(), systems=two, baseline="fixed-bits+").run()

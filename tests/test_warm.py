@@ -40,7 +40,7 @@ def test_warm_run_has_the_losses_of_a_cold_one(warm: None, tmp_path: Path, monke
     assert runs[0].records["loss"].tolist() == runs[1].records["loss"].tolist()
 
 
-def test_warm_run_stops_and_leaves_nothing(warm: None, tmp_path: Path) -> None:
+def test_warm_run_stops_without_leaving_processes(warm: None, tmp_path: Path) -> None:
     run = gq.launch("sbm:60,3,6", **SETTINGS, epochs=10**6, out=tmp_path / "runs")
     wait_until(lambda: run.epoch >= 1, what="the first epoch")
     left = [run._guards()[0], *((each.pid, each.start) for each in processes.tree(run._guards()[0][0]))]
@@ -77,7 +77,7 @@ def test_warm_kernel_is_interrupted_and_ends_with_its_client(
     wait_until(lambda: not Path("/proc", pid).exists(), what="the end of the kernel")
 
 
-def test_starter_stands_before_the_command_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starter_prefixes_the_command_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STARTER, "env GNNQLAB_MARK='two words'")
     run = gq.launch("sbm:60,3,6", **SETTINGS, epochs=10**6, out=tmp_path)
     with run:

@@ -20,12 +20,12 @@ def environ(values: Mapping[str, str]) -> Iterator[None]:
         >>> "GNNQLAB_EXAMPLE" in os.environ
         False
     """
-    before = {name: os.environ.get(name) for name in values}  # None for a variable that was not set
+    old_values = {name: os.environ.get(name) for name in values}  # None for a variable that was not set
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in old_values.items():
             if value is None:
                 os.environ.pop(name, None)  # restore "not set" as well
             else:

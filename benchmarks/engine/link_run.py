@@ -87,14 +87,14 @@ def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str,
     Returns:
         Name -> its runs.
     """
-    found: dict[str, list[LinkMeasurement]] = {}
+    runs: dict[str, list[LinkMeasurement]] = {}
     for number in range(repeats):
         for name, config in configs.items():
-            latest = measure_run(config, alone=name == ALONE)
-            found.setdefault(name, []).append(latest)
-            what = f"{config.model.name}, {config.workers} workers, repeat {number}: {name}"
-            print(f"{what} {latest.epoch_s:.3f} s per epoch", file=sys.stderr, flush=True)
-    return found
+            measurement = measure_run(config, alone=name == ALONE)
+            runs.setdefault(name, []).append(measurement)
+            label = f"{config.model.name}, {config.workers} workers, repeat {number}: {name}"
+            print(f"{label} {measurement.epoch_s:.3f} s per epoch", file=sys.stderr, flush=True)
+    return runs
 
 
 def measure_run(config: RunConfig, *, alone: bool = False) -> LinkMeasurement:
@@ -109,16 +109,16 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> LinkMeasurement:
 
     if alone:
         # no link, and no share of a link to calibrate
-        launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
+        launch_settings = replace(config.launch, hosts=1, link=None, vanilla_share=None)
         # messages of zeros have no valid checksums
-        config = replace(config, launch=launched, train=replace(config.train, verify_messages="off"))
+        config = replace(config, launch=launch_settings, train=replace(config.train, verify_messages="off"))
     # timeline of every epoch, for `wire_itself`
     config = replace(config, train=replace(config.train, timeline_every=1))
     fit = "benchmarks.engine.link_run:fit_without_messages" if alone else FIT
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
         with launch(config, root=root, fit=fit) as run:  # leaving the block waits until the machine is idle again
-            measured = _measurement_of(run.wait(), config)
-            return measured if alone else replace(measured, training=read_result(run))
+            measurement = _measurement_of(run.wait(), config)
+            return measurement if alone else replace(measurement, training=read_result(run))
 
 
 def _measurement_of(run: Any, config: RunConfig) -> LinkMeasurement:
@@ -126,15 +126,17 @@ def _measurement_of(run: Any, config: RunConfig) -> LinkMeasurement:
     from gnnqlab.train.records.evaluation_pauses import epoch_seconds
 
     summary, records = run.summary, run.records
-    settled = records[records["epoch"] > 0]  # the first epoch includes set-up
+    settled_records = records[records["epoch"] > 0]  # the first epoch includes set-up
     # slowest worker of each epoch, then the median over epochs
-    compute_s = settled.assign(all=settled[_COMPUTES].sum(axis=1)).groupby("epoch")["all"].max().median()
-    epochs = settled.groupby("epoch")
+    compute_s = (
+        settled_records.assign(all=settled_records[_COMPUTES].sum(axis=1)).groupby("epoch")["all"].max().median()
+    )
+    epochs = settled_records.groupby("epoch")
 
-    def link_s(sent: float) -> float:
+    def link_s(bytes_sent: float) -> float:
         gradients = float(records["bytes_gradients"].max())  # the same in all epochs
         rate = summary.get("link_bytes_per_s")  # bytes per second of a host's link
-        return estimate_host_bytes(sent, gradients, config.workers, summary["hosts"]) / rate if rate else 0.0
+        return estimate_host_bytes(bytes_sent, gradients, config.workers, summary["hosts"]) / rate if rate else 0.0
 
     return LinkMeasurement(
         epoch_s=summary["epoch_s"],
@@ -182,10 +184,10 @@ def wire_share(traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, h
     frame = frame[frame["source"] != frame["target"]]  # messages within a host do not use the link
     exchange = ["epoch", "layer", "direction"]
     # last message of each receiver, then the mean over receivers
-    took = frame.groupby([*exchange, "receiver"])["seconds"].max().groupby(exchange).mean()
+    seconds = frame.groupby([*exchange, "receiver"])["seconds"].max().groupby(exchange).mean()
     # bytes that each host sends, then the mean over hosts
-    sent = frame.groupby([*exchange, "source"])["size"].sum().groupby(exchange).mean()
-    return float(took.sum() / (sent.sum() / bytes_per_s))
+    host_bytes = frame.groupby([*exchange, "source"])["size"].sum().groupby(exchange).mean()
+    return float(seconds.sum() / (host_bytes.sum() / bytes_per_s))
 
 
 def wire_itself(
@@ -208,16 +210,20 @@ def wire_itself(
     sizes = traffic.assign(size=traffic["payload_bytes"] + traffic["param_bytes"])
     sizes = sizes.groupby([*place, "sender", "receiver"])["size"].sum().reset_index()
     # one row per message: post, arrival and size
-    every = arrivals.merge(posts[[*place, "sender", "posted"]]).merge(sizes)
+    messages = arrivals.merge(posts[[*place, "sender", "posted"]]).merge(sizes)
     # late: posted by its sender before its receiver posted
-    every = every.assign(source=every["sender"] * hosts // workers, late=every["start_s"] > every["posted"])
-    every = every[(every["source"] != every["receiver"] * hosts // workers) & (every["epoch"] > traffic["epoch"].min())]
-    each = every.groupby([*place, "source"]).agg(
+    messages = messages.assign(
+        source=messages["sender"] * hosts // workers, late=messages["start_s"] > messages["posted"]
+    )
+    messages = messages[
+        (messages["source"] != messages["receiver"] * hosts // workers) & (messages["epoch"] > traffic["epoch"].min())
+    ]
+    exchanges = messages.groupby([*place, "source"]).agg(
         late=("late", "max"), posted=("posted", "min"), arrived=("end_s", "max"), size=("size", "sum")
     )
-    each = each[~each["late"].astype(bool)]  # exchanges of a host in which every arrival is known
-    seconds = (each["arrived"] - each["posted"]).sum()
-    return float(seconds / (each["size"].sum() / bytes_per_s)) if len(each) else math.nan
+    exchanges = exchanges[~exchanges["late"].astype(bool)]  # exchanges of a host in which every arrival is known
+    seconds = (exchanges["arrived"] - exchanges["posted"]).sum()
+    return float(seconds / (exchanges["size"].sum() / bytes_per_s)) if len(exchanges) else math.nan
 
 
 # -- computation alone, in the workers ------------------------------------------------------------------------------

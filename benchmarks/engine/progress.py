@@ -21,6 +21,6 @@ class PartsProgress:
     def say(self, what: str) -> None:
         """Count one more finished part, and print it with the numbers and the remaining minutes."""
         self._done += 1
-        left_s = (time.monotonic() - self._began) / self._done * (self._number - self._done)
-        text = f"{self._done} of {self._number}: {what}, about {left_s / 60:.0f} min left"
+        remaining_s = (time.monotonic() - self._began) / self._done * (self._number - self._done)
+        text = f"{self._done} of {self._number}: {what}, about {remaining_s / 60:.0f} min left"
         print(text, file=sys.stderr, flush=True)

@@ -116,7 +116,7 @@ def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> PairedD
         >>> str(paired_difference([0.90, 0.92, 0.91], [0.90, 0.91, 0.90]))
         '+0.67 ± 1.43 points'
     """
-    points = [100 * (mine - other) for mine, other in zip(ours, theirs, strict=True)]  # score in [0, 1] -> points
+    points = [100 * (score - rival) for score, rival in zip(ours, theirs, strict=True)]  # score in [0, 1] -> points
     return PairedDifference(statistics.fmean(points), half_interval(points))
 
 

@@ -42,9 +42,9 @@ class TrainingOptions:
 
     def merge_into(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of `train_each` for a study with these settings; options replace its ``epochs``."""
-        own = {"workers": self.workers, "seeds": self.seeds, "first_seed": self.first_seed, "folder": self.trainings}
+        grid = {"workers": self.workers, "seeds": self.seeds, "first_seed": self.first_seed, "folder": self.trainings}
         # options of the command replace the study's own settings
-        return {**settings, **own, **({} if self.epochs is None else {"epochs": self.epochs})}
+        return {**settings, **grid, **({} if self.epochs is None else {"epochs": self.epochs})}
 
 
 Results = dict[Case, dict[str, list[RunResult]]]
@@ -88,22 +88,22 @@ def study_rows(
             the number of seeds as text.
     """
     rows = []
-    for one, trained in train_each(systems, seeds=seeds, first_seed=first_seed, **grid).items():
-        columns = one._asdict()
+    for grid_case, results in train_each(systems, seeds=seeds, first_seed=first_seed, **grid).items():
+        columns = grid_case._asdict()
         # text of the first column
         name = case.format(**{**grid, **columns, "seeds": seed_count_text(seeds, first_seed)})
-        rows += [{**each, **columns} for each in table(name, trained)]
+        rows += [{**each, **columns} for each in table(name, results)]
     return rows
 
 
 def mean_of(trainings: Sequence[RunResult], value: str) -> float:
     """Return the mean of a field over trainings."""
-    return statistics.fmean(getattr(one, value) for one in trainings)
+    return statistics.fmean(getattr(training, value) for training in trainings)
 
 
 def scores_of(trainings: Sequence[RunResult]) -> list[float]:
     """Return the test scores of trainings, in [0, 1]."""
-    return [one.score for one in trainings]
+    return [training.score for training in trainings]
 
 
 def train_here(trainer: Any, cell: Cell) -> RunResult:
@@ -121,16 +121,16 @@ def train_here(trainer: Any, cell: Cell) -> RunResult:
         start = time.perf_counter()
         trainer.epoch(epoch)
         seconds.append(time.perf_counter() - start)
-        trained = epoch + 1
+        epoch_count = epoch + 1
         # after every k-th epoch, and after the last
-        if trained == settings.epochs or (settings.evaluate_every and trained % settings.evaluate_every == 0):
-            scores = trainer.evaluate(trained)
-            curve.append((trained, sum(seconds), float(scores.val)))  # seconds so far without evaluation
+        if epoch_count == settings.epochs or (settings.evaluate_every and epoch_count % settings.evaluate_every == 0):
+            scores = trainer.evaluate(epoch_count)
+            curve.append((epoch_count, sum(seconds), float(scores.val)))  # seconds so far without evaluation
             tests.append(float(scores.test))
-    best = max(range(len(curve)), key=lambda number: curve[number][2])  # the first of equals
+    best_index = max(range(len(curve)), key=lambda number: curve[number][2])  # the first of equals
     return RunResult(
         # test score at the best validation score
-        score=tests[best],
+        score=tests[best_index],
         epochs=settings.epochs,
         train_s=sum(seconds),
         curve=tuple(curve),

@@ -83,9 +83,9 @@ def _time_solver(problem: Problem, repeats: int) -> tuple[list[float], Any]:
 
     seconds, solution = [], solve(replace(problem))  # warm-up
     for _ in range(repeats):
-        fresh = replace(problem)  # a new object has no cached properties
+        problem_copy = replace(problem)  # a new object has no cached properties
         start = time.perf_counter()
-        solution = solve(fresh)
+        solution = solve(problem_copy)
         seconds.append(time.perf_counter() - start)
     return seconds, solution
 
@@ -93,15 +93,15 @@ def _time_solver(problem: Problem, repeats: int) -> tuple[list[float], Any]:
 def _solver_rows(transport: str, repeats: int) -> list[dict[str, Any]]:
     workers, groups = LARGE
     rows = []
-    for even in (True, False):
+    for even_groups in (True, False):
         for lam in (0.1, 0.5, 0.9):
-            problem = instance(workers, groups, lam=lam, transport=transport, even=even)
+            problem = instance(workers, groups, lam=lam, transport=transport, even=even_groups)
             seconds, solution = _time_solver(problem, repeats)  # `replace` in `_time_solver` drops cached properties
-            size = f"{groups} groups a pair" if even else f"30 to 100 % of {groups} groups a pair"
+            size = f"{groups} groups a pair" if even_groups else f"30 to 100 % of {groups} groups a pair"
             case = f"{workers} devices, {size}, {problem.group_rows.size} groups, {transport}, λ = {lam}"
-            took = statistics.median(seconds)
+            time_s = statistics.median(seconds)
             detail = f" ({min(seconds) * 1e3:.3g} to {max(seconds) * 1e3:.3g} ms)"
-            rows.append(row(case, "assignment", took, "s", "limit", LIMIT_S, LIMIT_S / took, 1.0, detail=detail))
+            rows.append(row(case, "assignment", time_s, "s", "limit", LIMIT_S, LIMIT_S / time_s, 1.0, detail=detail))
             gap = max(solution.gap, 1e-16)  # a gap of exactly zero would divide by zero
             rows.append(row(case, "certified gap", solution.gap, "1", "limit", LIMIT_GAP, LIMIT_GAP / gap, 1.0))
     return rows
@@ -115,13 +115,13 @@ def _highs_rows(workers: int, groups: int, repeats: int) -> list[dict[str, Any]]
         problem = instance(workers, groups, lam=lam)
         seconds, solution = _time_solver(problem, repeats)
         highs = solve_reference(problem, time_limit_s=HIGHS_LIMIT_S)
-        took = statistics.median(seconds)
+        time_s = statistics.median(seconds)
         case = f"{workers} devices, up to {groups} groups a pair, {problem.group_rows.size} groups, ring, λ = {lam}"
         if highs.status != "optimal":  # no proven optimum: its seconds, without a speed-up
-            rows.append(row(case, "assignment", took, "s", f"HiGHS MILP: {highs.status}", highs.seconds, None))
+            rows.append(row(case, "assignment", time_s, "s", f"HiGHS MILP: {highs.status}", highs.seconds, None))
             continue
         rows.append(
-            row(case, "assignment", took, "s", "HiGHS MILP by cvxpy", highs.seconds, highs.seconds / took, SPEEDUP)
+            row(case, "assignment", time_s, "s", "HiGHS MILP by cvxpy", highs.seconds, highs.seconds / time_s, SPEEDUP)
         )
         # above 1: HiGHS found a worse objective
         ratio = highs.objective / solution.objective if solution.objective else 1.0

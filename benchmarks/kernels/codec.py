@@ -63,8 +63,8 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
 
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(FLOATS // columns, columns, generator=generator)  # 128 MiB, larger than any cache
-    chosen = torch.randperm(x.shape[0], generator=generator)[: x.shape[0] // 2]  # half of the rows
-    rows = chosen.sort().values if order == "ascending" else chosen  # ascending, as in a send list
+    shuffled_rows = torch.randperm(x.shape[0], generator=generator)[: x.shape[0] // 2]  # half of the rows
+    rows = shuffled_rows.sort().values if order == "ascending" else shuffled_rows  # ascending, as in a send list
     # the message, gathered once for memcpy and the prepack rivals
     message, copy = x[rows], torch.empty(rows.numel(), columns)
     contestants: dict[str, Callable[[], object]] = {
@@ -104,24 +104,26 @@ def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[di
     count = FLOATS // columns // 2
     generator = torch.Generator().manual_seed(0)
     message = torch.randn(count, columns, generator=generator)
-    copy, halo, every = torch.empty_like(message), _aligned_rows(count, columns), torch.arange(count)
+    copy, halo, all_rows = torch.empty_like(message), _aligned_rows(count, columns), torch.arange(count)
     places = torch.randperm(count, generator=generator)  # random order of the halo rows
     contestants: dict[str, Callable[[], object]] = {"memcpy": lambda: copy.copy_(message)}
     pairs, goal = [], DECODE_GOALS.get(columns, {}).get(torch.get_num_threads())
     for bits in widths:
         payload = torch.empty(count * int(row_bytes(columns, bits)), dtype=torch.uint8)
         params = torch.empty(count, 2)
-        encode_rows(message, every, every, bits, None, payload, params, **SETTINGS)
+        encode_rows(message, all_rows, all_rows, bits, None, payload, params, **SETTINGS)
         name, decode = f"{bits} bit", functools.partial(decode_rows, payload, params, bits, None, halo, places)
         # overwrite, and add to the halo
         contestants |= {name: decode, f"{name}, added": functools.partial(decode, accumulate=True)}
         pairs += [Pair(name, name, "memcpy", goal=goal), Pair(f"{name}, added", f"{name}, added", "memcpy")]
         if bits in ROTATED_WIDTHS:
-            rotated, scales, key = torch.empty_like(payload), torch.empty(count), {"rotations": 2, **SETTINGS}
+            rotated_payload, scales, key = torch.empty_like(payload), torch.empty(count), {"rotations": 2, **SETTINGS}
             # scales only: rotated codes have no zero-point
-            encode_rotated(message, every, every, bits, None, rotated, scales, torch.empty(count, 2), **key)
+            encode_rotated(
+                message, all_rows, all_rows, bits, None, rotated_payload, scales, torch.empty(count, 2), **key
+            )
             contestants[f"rotated, {name}"] = functools.partial(
-                decode_rotated, rotated, scales, bits, None, halo, places, every, accumulate=False, **key
+                decode_rotated, rotated_payload, scales, bits, None, halo, places, all_rows, accumulate=False, **key
             )
             pairs.append(Pair(f"rotated, {name}", f"rotated, {name}", "memcpy"))
     for bits in _prepackable(columns, widths):
@@ -174,15 +176,15 @@ def _encoders(x: Tensor, rows: Tensor, bits: int) -> list[Callable[[], object]]:
         return payload, torch.empty(count, 2), torch.empty(count)
 
     payload, params, ranges = buffers()
-    found: list[Callable[[], object]] = [
+    encoders: list[Callable[[], object]] = [
         functools.partial(encode_rows, x, rows, rows, bits, None, payload, params, **SETTINGS, ranges=ranges),
         functools.partial(encode_linear, x, rows, bits, None, *buffers()),
     ]
     for rotations in (2, 1) if bits in ROTATED_WIDTHS else ():
         payload, spreads, scales = buffers()
         key = {"rotations": rotations, **SETTINGS}
-        found.append(functools.partial(encode_rotated, x, rows, rows, bits, None, payload, scales, spreads, **key))
-    return found
+        encoders.append(functools.partial(encode_rotated, x, rows, rows, bits, None, payload, scales, spreads, **key))
+    return encoders
 
 
 def _prepackable(columns: int, widths: tuple[int, ...]) -> list[int]:
@@ -206,7 +208,7 @@ def _encode_in_torch(x: Tensor, rows: Tensor, bits: int, chunk: int = 2048) -> l
     """Encode with PyTorch operations, in place, on chunks that fit the cache; equal to our codes up to the noise."""
     import torch
 
-    packed, levels, per_byte = [], 2**bits - 1, 8 // bits
+    chunks, levels, per_byte = [], 2**bits - 1, 8 // bits
     shifts = torch.arange(per_byte, dtype=torch.uint8) * bits
     for piece in rows.split(chunk):
         values = torch.index_select(x, 0, piece)  # (chunk, D)
@@ -214,8 +216,8 @@ def _encode_in_torch(x: Tensor, rows: Tensor, bits: int, chunk: int = 2048) -> l
         # min-max codes with noise, as in AdaQP Eq. 4
         values.sub_(low).mul_(levels / (high - low)).add_(torch.rand_like(values)).floor_().clamp_(max=levels)
         codes = values.to(torch.uint8).unflatten(1, (-1, per_byte))  # (chunk, D / per_byte, per_byte)
-        packed.append(codes.bitwise_left_shift_(shifts).sum(dim=2, dtype=torch.uint8))  # sum of shifted codes: one byte
-    return packed
+        chunks.append(codes.bitwise_left_shift_(shifts).sum(dim=2, dtype=torch.uint8))  # sum of shifted codes: one byte
+    return chunks
 
 
 def _aligned_rows(count: int, columns: int) -> Tensor:
@@ -224,5 +226,5 @@ def _aligned_rows(count: int, columns: int) -> Tensor:
 
     stride = -(-columns // 16) * 16  # floats per row, rounded up to 64 bytes
     block = torch.zeros(count * stride + 16)  # 16 floats of slack to align the first row
-    first = -(block.data_ptr() // 4) % 16  # floats until the next multiple of 64 bytes
-    return block[first : first + count * stride].view(count, stride)[:, :columns]
+    offset = -(block.data_ptr() // 4) % 16  # floats until the next multiple of 64 bytes
+    return block[offset : offset + count * stride].view(count, stride)[:, :columns]

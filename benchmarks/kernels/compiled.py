@@ -128,12 +128,12 @@ def compile_file(file: str, architecture: str = "90") -> list[Resources]:
 def _checksum(command: Sequence[str], file: str) -> str:
     """Return a checksum of everything that a report depends on: compiler, options, the source, and all headers."""
     version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout
-    found = hashlib.sha256("\0".join([version, *command]).encode())
+    checksum = hashlib.sha256("\0".join([version, *command]).encode())
     # every kernel may include every header
     headers = [path for path in SOURCES.rglob("*") if path.suffix in (".h", ".cuh")]
     for path in [SOURCES / "cuda" / file, *sorted(headers)]:
-        found.update(b"\0" + path.read_bytes())
-    return found.hexdigest()[:16]
+        checksum.update(b"\0" + path.read_bytes())
+    return checksum.hexdigest()[:16]
 
 
 def compiled_kernels(architecture: str = "90", *, files: Sequence[str] | None = None) -> pd.DataFrame:
@@ -149,13 +149,13 @@ def compiled_kernels(architecture: str = "90", *, files: Sequence[str] | None = 
     import pandas as pd
 
     columns = ["kernel", "file", "registers", "stack (B)", "spilled (B)", "occupancy (%)"]
-    chosen = list(FILES if files is None else files) if shutil.which("nvcc") else []
+    chosen_files = list(FILES if files is None else files) if shutil.which("nvcc") else []
     with ThreadPoolExecutor(2) as pool:  # two processes of nvcc at a time
-        found = list(pool.map(lambda file: kernels_of(file, architecture), chosen))
+        resources = list(pool.map(lambda file: kernels_of(file, architecture), chosen_files))
     lines = [
-        (short_name(name), file, one.registers, one.stack_bytes, one.spilled_bytes, 100 * one.occupancy)
-        for file, kernels in zip(chosen, found)
-        for one, name in zip(kernels, _demangle([one.kernel for one in kernels]))
+        (short_name(name), file, kernel.registers, kernel.stack_bytes, kernel.spilled_bytes, 100 * kernel.occupancy)
+        for file, kernels in zip(chosen_files, resources)
+        for kernel, name in zip(kernels, _demangle([kernel.kernel for kernel in kernels]))
     ]
     return pd.DataFrame(lines, columns=columns).set_index("kernel")
 
@@ -167,9 +167,9 @@ def short_name(name: str) -> str:
         >>> short_name("void gnnqlab::encode<gnnqlab::Bfloat16, 1>(gnnqlab::EncodeCall, int)")
         'encode<Bfloat16, 1>'
     """
-    plain = re.sub(r"\((?:anonymous namespace|unsigned int|int|bool)\)(?:::)?", "", name)  # casts in demangled names
-    plain = re.sub(r"\b\w+::", "", plain.removeprefix("void "))
-    return plain.partition("(")[0].strip()
+    text = re.sub(r"\((?:anonymous namespace|unsigned int|int|bool)\)(?:::)?", "", name)  # casts in demangled names
+    text = re.sub(r"\b\w+::", "", text.removeprefix("void "))
+    return text.partition("(")[0].strip()
 
 
 def _demangle(names: Sequence[str]) -> list[str]:

@@ -96,8 +96,8 @@ class DglLoop:
     def logits(self, whole: Any) -> Tensor:
         """Return the logits of all nodes, with all their neighbours."""
         self.model.eval()
-        out: Tensor = self.model(whole.features)
-        return out
+        logits: Tensor = self.model(whole.features)
+        return logits
 
     def close(self) -> None:
         """Do nothing: there are no background threads."""

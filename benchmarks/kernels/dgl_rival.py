@@ -44,16 +44,16 @@ class Rival(nn.Module):
         self.structure, self.p = structure, settings.dropout
         widths = settings.widths(num_features, num_classes)  # columns of every layer, from input to output
         make: dict[str, Callable[[int, int], nn.Module]] = {
-            "gcn": lambda before, after: GraphConv(before, after, norm="both"),
-            "graphsage": lambda before, after: SAGEConv(before, after, "mean"),
-            "gat": lambda before, after: GATConv(before, after, num_heads=1, allow_zero_in_degree=True),
+            "gcn": lambda width_in, width_out: GraphConv(width_in, width_out, norm="both"),
+            "graphsage": lambda width_in, width_out: SAGEConv(width_in, width_out, "mean"),
+            "gat": lambda width_in, width_out: GATConv(width_in, width_out, num_heads=1, allow_zero_in_degree=True),
         }
         self.convolutions = nn.ModuleList(make[model](*pair) for pair in itertools.pairwise(widths))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])  # no norm after the last layer
         if sparse:
             # only the first layer has sparse input
-            first = {"gcn": _SparseGraphConv, "graphsage": _SparseSAGEConv}[model]
-            self.convolutions[0] = first(self.convolutions[0], widths[1])  # shares its weights
+            layer_type = {"gcn": _SparseGraphConv, "graphsage": _SparseSAGEConv}[model]
+            self.convolutions[0] = layer_type(self.convolutions[0], widths[1])  # shares its weights
 
     def forward(self, h: Tensor, blocks: Sequence[Any] | None = None) -> Tensor:
         """Return logits: over the whole structure, or over DGL's blocks, one per layer."""
@@ -70,25 +70,25 @@ class Rival(nn.Module):
 class _SparseGraphConv(nn.Module):
     """``GraphConv`` after a sparse product; projection and scaling by degrees commute."""
 
-    def __init__(self, dense: Any, width: int) -> None:
+    def __init__(self, dense_layer: Any, width: int) -> None:
         from dgl.nn.pytorch import GraphConv
 
         super().__init__()
-        self.weight = dense.weight
+        self.weight = dense_layer.weight
         self.sums = GraphConv(width, width, norm="both", weight=False)  # aggregation without weights of its own
-        self.sums.bias = dense.bias
+        self.sums.bias = dense_layer.bias
 
     def forward(self, structure: Any, x: Tensor) -> Tensor:
-        out: Tensor = self.sums(structure, torch.sparse.mm(x, self.weight))  # (N, D) sparse x (D, width) -> (N, width)
-        return out
+        rows: Tensor = self.sums(structure, torch.sparse.mm(x, self.weight))  # (N, D) sparse x (D, width) -> (N, width)
+        return rows
 
 
 class _SparseSAGEConv(nn.Module):
     """``SAGEConv`` with two sparse products as projections, before the aggregation, as DGL does for wide rows."""
 
-    def __init__(self, dense: Any, _: int) -> None:
+    def __init__(self, dense_layer: Any, _: int) -> None:
         super().__init__()
-        self.fc_self, self.fc_neigh = dense.fc_self, dense.fc_neigh
+        self.fc_self, self.fc_neigh = dense_layer.fc_self, dense_layer.fc_neigh
 
     def forward(self, structure: Any, x: Tensor) -> Tensor:
         from dgl import function
@@ -97,8 +97,8 @@ class _SparseSAGEConv(nn.Module):
             structure.ndata["h"] = torch.sparse.mm(x, self.fc_neigh.weight.t())
             # mean over in-neighbours of the projected rows
             structure.update_all(function.copy_u("h", "m"), function.mean("m", "neigh"))
-            own: Tensor = torch.sparse.mm(x, self.fc_self.weight.t()) + self.fc_self.bias
-            return own + structure.ndata["neigh"]
+            self_rows: Tensor = torch.sparse.mm(x, self.fc_self.weight.t()) + self.fc_self.bias
+            return self_rows + structure.ndata["neigh"]
 
 
 def structure_of(graph: Graph) -> Any:

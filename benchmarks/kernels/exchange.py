@@ -46,7 +46,7 @@ CASES = {"float32": (32, "float32")} | {
 }
 """Name -> bit-width, and type of zero-point Z and scale S."""
 BARE_OF = {f"{name}, no header": name for name in ("float32", "2 bit, float32 parameters")}
-BARE = {name: CASES[of] for name, of in BARE_OF.items()}
+BARE = {name: CASES[case] for name, case in BARE_OF.items()}
 """Cases without the header of a message and its checksum."""
 TRANSPORTS = ("direct", "ring", "all-to-all")
 TIME_GOALS = {name: 11.0 for name in CASES if name.startswith("2 bit")}  # least speed-up of 2 bits over float32
@@ -70,8 +70,8 @@ def exchange(repeats: int = 9, num_rows: int = 40_000, link: str = LINK) -> list
             goodput = hosts.goodput(seconds=0.5)  # bytes per second of a plain socket
             results = _two_workers(repeats, num_rows, TRANSPORTS, hosts)
         place = f"{link} between emulated hosts"
-        megabytes, nominal = goodput.measured / 1e6, goodput.nominal / 1e6
-        lines = [row(place, "goodput", megabytes, "MB/s", "nominal rate", nominal, goodput.share)]
+        megabytes, nominal_rate = goodput.measured / 1e6, goodput.nominal / 1e6
+        lines = [row(place, "goodput", megabytes, "MB/s", "nominal rate", nominal_rate, goodput.share)]
         lines += _rows(place, results, num_rows, goodput.measured)
     else:
         print(f"bench exchange: no emulated hosts ({reason}), so only the loopback is measured", file=sys.stderr)
@@ -84,39 +84,41 @@ def _rows(place: str, results: dict[str, Any], num_rows: int, goodput: float | N
     lines = []
     seconds = results["seconds"]
     # transport that is fastest for float32
-    best = min(seconds, key=lambda transport: median(seconds[transport]["float32"]["whole"]))
-    plain = seconds[best]["float32"]["whole"]
-    for transport, measured in seconds.items():
+    rival = min(seconds, key=lambda transport: median(seconds[transport]["float32"]["whole"]))
+    rival_totals = seconds[rival]["float32"]["whole"]
+    for transport, case_seconds in seconds.items():
         case = f"{place}, {transport}, {num_rows} x {COLUMNS} rows a side"
         if not results["ahead"]:
             case += ", among other processes"
         for name in CASES:
-            whole, wire = measured[name]["whole"], measured[name]["wire"]
-            codec = ", ".join(f"{part} {median(measured[name][part]) * 1e3:.3g}" for part in ("encode", "decode"))
+            totals, wire = case_seconds[name]["whole"], case_seconds[name]["wire"]
+            codec = ", ".join(f"{part} {median(case_seconds[name][part]) * 1e3:.3g}" for part in ("encode", "decode"))
             if name != "float32":
-                detail = f" ({spread(whole)}; {codec} ms; rival {spread(plain)})"
+                detail = f" ({spread(totals)}; {codec} ms; rival {spread(rival_totals)})"
                 goal = None if goodput is None else TIME_GOALS.get(name)
-                lines.append(_seconds_row(case, name, whole, f"float32, {best}", median(plain), goal, detail))
+                lines.append(_seconds_row(case, name, totals, f"float32, {rival}", median(rival_totals), goal, detail))
             if goodput is not None:
                 # seconds of the bytes at the measured goodput
-                least, detail = results["bytes"][name] / goodput, f" ({spread(wire)})"
+                least_s, detail = results["bytes"][name] / goodput, f" ({spread(wire)})"
                 lines.append(
-                    _seconds_row(case, f"wire time of {name}", wire, "bytes over goodput", least, WIRE_GOAL, detail)
+                    _seconds_row(case, f"wire time of {name}", wire, "bytes over goodput", least_s, WIRE_GOAL, detail)
                 )
         for name, plain_name in BARE_OF.items():
-            whole, bare = measured[plain_name]["whole"], measured[name]["whole"]
-            detail = f" ({spread(whole)}; rival {spread(bare)})"
+            totals, bare_totals = case_seconds[plain_name]["whole"], case_seconds[name]["whole"]
+            detail = f" ({spread(totals)}; rival {spread(bare_totals)})"
             lines.append(
-                _seconds_row(case, f"{plain_name} with header", whole, "without header", median(bare), None, detail)
+                _seconds_row(
+                    case, f"{plain_name} with header", totals, "without header", median(bare_totals), None, detail
+                )
             )
     return lines
 
 
 def _seconds_row(
-    case: str, metric: str, ours: list[float], rival: str, rival_s: float, goal: float | None, detail: str
+    case: str, metric: str, seconds: list[float], rival: str, rival_s: float, goal: float | None, detail: str
 ) -> dict[str, Any]:
     """Return the row of the median of seconds compared with those of a rival."""
-    return row(case, metric, median(ours), "s", rival, rival_s, rival_s / median(ours), goal, detail=detail)
+    return row(case, metric, median(seconds), "s", rival, rival_s, rival_s / median(seconds), goal, detail=detail)
 
 
 def _two_workers(
@@ -124,7 +126,7 @@ def _two_workers(
 ) -> dict[str, Any]:
     """Run both workers, on the emulated hosts or in this network, and return the report of worker 0."""
     print(f"bench exchange: {hosts.link if hosts else 'loopback'}", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory(prefix="gnnqlab-exchange-") as folder, contextlib.ExitStack() as running:
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-exchange-") as folder, contextlib.ExitStack() as exit_stack:
         workers = []
         for rank in range(2):
             settings = {"repeats": repeats, "num_rows": num_rows, "transports": transports}
@@ -137,13 +139,13 @@ def _two_workers(
                 stdout=sys.stderr,
             )
             # Callbacks run in reverse order: kill first, then wait.
-            running.callback(worker.wait)
-            running.callback(worker.kill)
+            exit_stack.callback(worker.wait)
+            exit_stack.callback(worker.kill)
             workers.append(worker)
-        until = time.monotonic() + _LIMIT_S
+        deadline = time.monotonic() + _LIMIT_S
         while any(worker.poll() is None for worker in workers):
             # one failed worker would leave the other waiting
-            if any(worker.poll() for worker in workers) or time.monotonic() > until:
+            if any(worker.poll() for worker in workers) or time.monotonic() > deadline:
                 break
             time.sleep(0.05)
         codes = [worker.poll() for worker in workers]
@@ -159,7 +161,7 @@ def _two_workers(
 
 
 def _work(folder: str, rank: int, repeats: int, num_rows: int, transports: list[str]) -> None:
-    ahead = _take_core(rank)
+    has_priority = _take_core(rank)
 
     import torch
     import torch.distributed as dist
@@ -170,17 +172,17 @@ def _work(folder: str, rank: int, repeats: int, num_rows: int, transports: list[
     seconds, sizes = _measure(rank, repeats, num_rows, transports)
     # The slower worker of each part, and real-time priority only if both workers have it.
     # (transport, case, repeat, part)
-    everything = torch.tensor([seconds[transport][name] for transport in seconds for name in (*CASES, *BARE)])
-    dist.all_reduce(everything, dist.ReduceOp.MAX)
-    both_ahead = torch.tensor(int(ahead))
-    dist.all_reduce(both_ahead, dist.ReduceOp.MIN)
+    all_seconds = torch.tensor([seconds[transport][name] for transport in seconds for name in (*CASES, *BARE)])
+    dist.all_reduce(all_seconds, dist.ReduceOp.MAX)
+    common_priority = torch.tensor(int(has_priority))
+    dist.all_reduce(common_priority, dist.ReduceOp.MIN)
     if rank == 0:
-        parts = iter(everything.tolist())
-        slower = {
+        parts = iter(all_seconds.tolist())
+        slower_seconds = {
             transport: {name: dict(zip(PARTS, zip(*next(parts), strict=True), strict=True)) for name in (*CASES, *BARE)}
             for transport in seconds
         }
-        results = {"seconds": slower, "bytes": sizes, "ahead": bool(both_ahead)}
+        results = {"seconds": slower_seconds, "bytes": sizes, "ahead": bool(common_priority)}
         Path(folder, "results.json").write_text(json.dumps(results))
     dist.barrier()
     dist.destroy_process_group()
@@ -211,9 +213,9 @@ def _measure(
     halo = Stochastic().rows(num_rows, COLUMNS, x.device)
     clock: dict[str, float] = {}  # seconds by phase of the current exchange
     channels = {
-        (transport, name): _channel(plan, *of, make_transport(transport, rank, 2), clock, header=name in CASES)
+        (transport, name): _channel(plan, *case, make_transport(transport, rank, 2), clock, header=name in CASES)
         for transport in transports
-        for name, of in {**CASES, **BARE}.items()
+        for name, case in {**CASES, **BARE}.items()
     }
     seconds: dict[str, dict[str, list[list[float]]]] = {
         transport: {name: [] for name in (*CASES, *BARE)} for transport in transports
@@ -224,11 +226,11 @@ def _measure(
             dist.barrier()  # both workers begin together, or one would wait for the other in the exchange
             clock.clear()
             wire_s = channel.wire_s  # the channel adds up wire seconds, so subtract what it had
-            began = time.perf_counter()
+            start = time.perf_counter()
             channel.post(x, halo, epoch=max(epoch, 0)).decode()  # encode, post, wait, decode
-            whole = time.perf_counter() - began
+            whole_s = time.perf_counter() - start
             if epoch >= 0:  # the first round connects, allocates and opens TCP's congestion window
-                parts = {**clock, "whole": whole, "wire": channel.wire_s - wire_s}
+                parts = {**clock, "whole": whole_s, "wire": channel.wire_s - wire_s}
                 seconds[transport][name].append([parts[part] for part in PARTS])
             else:
                 sizes[name] = channel.bytes_payload + channel.bytes_params
@@ -248,10 +250,10 @@ def plan_between(rank: int, num_rows: int) -> Plan:
         order = torch.randperm(2 * num_rows, generator=torch.Generator().manual_seed(10 + sender))
         return order[:num_rows].sort().values
 
-    mine, theirs = boundary(rank), boundary(1 - rank)
+    rows, peer_rows = boundary(rank), boundary(1 - rank)
     # global ids: worker r owns 2 n r to 2 n (r + 1)
-    send = Route(peer=1 - rank, rows=mine, ids=mine + 2 * num_rows * rank, first=None)
-    ids = theirs + 2 * num_rows * (1 - rank)
+    send = Route(peer=1 - rank, rows=rows, ids=rows + 2 * num_rows * rank, first=None)
+    ids = peer_rows + 2 * num_rows * (1 - rank)
     receive = Route(peer=1 - rank, rows=torch.arange(num_rows), ids=ids, first=0)
     return Plan(rank=rank, workers=2, send=(send,), receive=(receive,), accumulate=False)
 
@@ -265,9 +267,9 @@ def _channel(
 
     @contextlib.contextmanager
     def phases(name: str) -> Iterator[None]:
-        began = time.perf_counter()
+        start = time.perf_counter()
         yield
-        clock[name] = clock.get(name, 0.0) + time.perf_counter() - began  # a phase may run several times
+        clock[name] = clock.get(name, 0.0) + time.perf_counter() - start  # a phase may run several times
 
     return Channel(
         layer=0,

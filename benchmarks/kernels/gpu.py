@@ -98,11 +98,11 @@ def event_seconds(contestants: Mapping[str, Callable[[], object]], repeats: int)
     pairs: dict[str, list[Any]] = {name: [] for name in contestants}
     for _ in range(repeats):
         for name, run in contestants.items():
-            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            before.record()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
             run()
-            after.record()
-            pairs[name].append((before, after))
+            end.record()
+            pairs[name].append((start, end))
     torch.cuda.synchronize()  # once at the end: waiting after each run would add launch latency to the next
     return {name: [a.elapsed_time(b) / 1e3 for a, b in events] for name, events in pairs.items()}
 
@@ -116,9 +116,9 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
     for columns in (64, 128, 256, 602):
         num_rows = FLOATS // columns
         x = torch.randn(num_rows, columns, device=DEVICE)  # 1 GiB of float32
-        chosen = torch.randperm(num_rows, device=DEVICE)[: num_rows // 2].sort().values  # half of the rows, ascending
-        count, out, params = chosen.numel(), torch.empty_like(x), torch.empty(chosen.numel(), 2, device=DEVICE)
-        gathered, places = torch.empty(count, columns, device=DEVICE), torch.randperm(count, device=DEVICE)
+        row_ids = torch.randperm(num_rows, device=DEVICE)[: num_rows // 2].sort().values  # half of the rows, ascending
+        count, out, params = row_ids.numel(), torch.empty_like(x), torch.empty(row_ids.numel(), 2, device=DEVICE)
+        gathered_rows, places = torch.empty(count, columns, device=DEVICE), torch.randperm(count, device=DEVICE)
         widths = (1, 2, 4, 8) if columns == COLUMNS else (2,)
         payloads = {
             bits: torch.empty(count * int(row_bytes(columns, bits)), dtype=torch.uint8, device=DEVICE)
@@ -126,36 +126,36 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
         }
         contestants: dict[str, Callable[[], object]] = {
             "copy": functools.partial(out.copy_, x),
-            "index_select": functools.partial(torch.index_select, x, 0, chosen, out=gathered),
+            "index_select": functools.partial(torch.index_select, x, 0, row_ids, out=gathered_rows),
         }
         for bits, payload in payloads.items():
             output = (bits, None, payload, params)
-            contestants[f"encode {bits} bit"] = functools.partial(encode_rows, x, chosen, chosen, *output, **SETTINGS)
-            decode = functools.partial(decode_rows, payload, params, bits, None, gathered)
+            contestants[f"encode {bits} bit"] = functools.partial(encode_rows, x, row_ids, row_ids, *output, **SETTINGS)
+            decode = functools.partial(decode_rows, payload, params, bits, None, gathered_rows)
             contestants[f"decode {bits} bit"] = functools.partial(decode, places)
             contestants[f"decode {bits} bit, added"] = functools.partial(decode, places, accumulate=True)
         seconds = event_seconds(contestants, repeats)
         raise_refused(x.device)  # raises errors of the asynchronous kernels
-        copied = 2 * x.numel() * 4 / median(seconds["copy"]) / 1e9  # GB/s: read and written
-        case, found = f"codec, D = {columns}, {count} of {num_rows} rows", []
+        copy_rate = 2 * x.numel() * 4 / median(seconds["copy"]) / 1e9  # GB/s: read and written
+        case, rows = f"codec, D = {columns}, {count} of {num_rows} rows", []
         for bits, payload in payloads.items():
             # bytes of codes and parameters; bytes of float32 rows
-            packed, floats = payload.numel() + params.numel() * 4, count * columns * 4
+            packed_bytes, float_bytes = payload.numel() + params.numel() * 4, count * columns * 4
             # Compulsory bytes: float32 rows, codes with parameters, and int64 row numbers (and noise ids).
-            moved = {
-                f"encode {bits} bit": floats + packed + 2 * chosen.numel() * 8,
-                f"decode {bits} bit": floats + packed + chosen.numel() * 8,
-                f"decode {bits} bit, added": 2 * floats + packed + chosen.numel() * 8,
+            moved_bytes = {
+                f"encode {bits} bit": float_bytes + packed_bytes + 2 * row_ids.numel() * 8,
+                f"decode {bits} bit": float_bytes + packed_bytes + row_ids.numel() * 8,
+                f"decode {bits} bit, added": 2 * float_bytes + packed_bytes + row_ids.numel() * 8,
             }
-            for name, size in moved.items():
+            for name, size in moved_bytes.items():
                 value = size / median(seconds[name]) / 1e9  # GB/s
                 metric, detail = f"{name}, bytes read and written", f" ({spread(seconds[name])})"
                 goal = None if "added" in name else COPY_GOAL
-                rival = ("device copy", copied, value / copied, goal)
-                found.append(row(case, metric, value, "GB/s", *rival, detail=detail))
+                rival = ("device copy", copy_rate, value / copy_rate, goal)
+                rows.append(row(case, metric, value, "GB/s", *rival, detail=detail))
             name = f"encode {bits} bit"
-            found += pair_rows(case, seconds, [Pair(name, name, "index_select", "index_select float32")])
-        lines += _add_labels("codec", f"D = {columns}", found)
+            rows += pair_rows(case, seconds, [Pair(name, name, "index_select", "index_select float32")])
+        lines += _add_labels("codec", f"D = {columns}", rows)
     return lines
 
 
@@ -196,17 +196,17 @@ def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
     from gnnqlab.kernels.sparse.aggregate import quantize_rows, spmm
 
     case = f"sums, power law, {name}: {adj.num_rows} nodes, {adj.num_edges} edges, D = {COLUMNS}"
-    on_device = adj.to(DEVICE)
+    device_adj = adj.to(DEVICE)
     x = torch.randn(adj.num_rows, COLUMNS, device=DEVICE)
-    narrow, codes, out, rival_out = x.bfloat16(), quantize_rows(x), torch.empty_like(x), torch.empty_like(x)
-    turned = on_device.transposed  # built before the measurement
+    narrow_rows, codes, out, rival_out = x.bfloat16(), quantize_rows(x), torch.empty_like(x), torch.empty_like(x)
+    transpose = device_adj.transposed  # built before the measurement
     contestants: dict[str, Callable[[], object]] = {
-        "float32": lambda: spmm(on_device, x, out=out),
-        "float32, backward": lambda: spmm(on_device, x, transposed=True, out=out),
-        "bfloat16": lambda: spmm(on_device, narrow, out=out),
-        "int8": lambda: spmm(on_device, codes, out=out),
-        "cuSPARSE": cusparse(on_device, x, rival_out),
-        "cuSPARSE, backward": cusparse(turned, x, rival_out),
+        "float32": lambda: spmm(device_adj, x, out=out),
+        "float32, backward": lambda: spmm(device_adj, x, transposed=True, out=out),
+        "bfloat16": lambda: spmm(device_adj, narrow_rows, out=out),
+        "int8": lambda: spmm(device_adj, codes, out=out),
+        "cuSPARSE": cusparse(device_adj, x, rival_out),
+        "cuSPARSE, backward": cusparse(transpose, x, rival_out),
     }
     pairs = []
     for kind in ("float32", "float32, backward", "bfloat16", "int8"):
@@ -242,19 +242,19 @@ def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
     # Heads K and features F per head.
 
     heads, features = 4, 64
-    on_device = adj.to(DEVICE)
+    device_adj = adj.to(DEVICE)
     shapes = ((adj.num_rows, heads, features), (adj.num_rows, heads), (adj.num_rows, heads))
     inputs = [torch.randn(shape, device=DEVICE, requires_grad=True) for shape in shapes]
-    plain, grad = [tensor.detach() for tensor in inputs], torch.randn(shapes[0], device=DEVICE)
-    assert on_device.transposed_edges.numel() == on_device.num_edges  # builds the transpose before the measurement
+    plain_inputs, grad = [tensor.detach() for tensor in inputs], torch.randn(shapes[0], device=DEVICE)
+    assert device_adj.transposed_edges.numel() == device_adj.num_edges  # builds the transpose before the measurement
 
     def in_torch() -> Tensor:
         with native.use("reference"):
-            return attend(on_device, plain[0], plain[1], plain[2])
+            return attend(device_adj, plain_inputs[0], plain_inputs[1], plain_inputs[2])
 
     contestants: dict[str, Callable[[], object]] = {
-        "forward": lambda: attend(on_device, plain[0], plain[1], plain[2]),
-        "both": lambda: torch.autograd.grad(attend(on_device, inputs[0], inputs[1], inputs[2]), inputs, grad),
+        "forward": lambda: attend(device_adj, plain_inputs[0], plain_inputs[1], plain_inputs[2]),
+        "both": lambda: torch.autograd.grad(attend(device_adj, inputs[0], inputs[1], inputs[2]), inputs, grad),
         "in torch": in_torch,
     }
     case = f"attention, power law, {adj.num_rows} nodes, {adj.num_edges} edges, {heads} heads x {features}"
@@ -273,9 +273,9 @@ def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
 
     x, ids = torch.randn(rows, COLUMNS, device=DEVICE), torch.arange(rows, device=DEVICE)
     noise, out = NoiseCounter(ids, **SETTINGS), quantize(x)
-    copied = torch.empty_like(x)
+    copy = torch.empty_like(x)
     contestants: dict[str, Callable[[], object]] = {
-        "copy": lambda: copied.copy_(x),
+        "copy": lambda: copy.copy_(x),
         "a scale a row": lambda: quantize(x, noise=noise, out=out),
         "a scale a row, to nearest": lambda: quantize(x, out=out),
         "one scale": lambda: quantize(x, scale="tensor", noise=noise, out=out),
@@ -285,8 +285,8 @@ def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
     lines = []
     for name in list(contestants)[1:]:  # the copy itself is the ceiling
         # bytes per element: 4 read (8 with a first pass for the maximum) and 1 written; scales; ids of noise
-        moved = x.numel() * (9 if name == "one scale" else 5) + rows * 4 + (0 if "nearest" in name else rows * 8)
-        value = moved / median(seconds[name]) / 1e9
+        moved_bytes = x.numel() * (9 if name == "one scale" else 5) + rows * 4 + (0 if "nearest" in name else rows * 8)
+        value = moved_bytes / median(seconds[name]) / 1e9
         case, metric = f"int8, D = {COLUMNS}, {rows} rows", f"quantize, {name}, bytes read and written"
         detail = f" ({spread(seconds[name])})"
         lines.append(row(case, metric, value, "GB/s", "device copy", ceiling, value / ceiling, detail=detail))
@@ -303,32 +303,32 @@ def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
     x, w = torch.randn(rows, width, device=DEVICE), torch.randn(width, width, device=DEVICE)
     ids = torch.arange(rows, device=DEVICE)
     noise, codes, weight = NoiseCounter(ids, **SETTINGS), quantize(x), quantize(w, scale="tensor")
-    step, of_all = float(weight.scales[0]), quantize(x, scale="tensor")
-    out, narrow, narrow_w = torch.empty_like(x), x.bfloat16(), w.bfloat16()
+    step, tensor_codes = float(weight.scales[0]), quantize(x, scale="tensor")
+    out, narrow_x, narrow_w = torch.empty_like(x), x.bfloat16(), w.bfloat16()
     # column-major codes; (N, 1) scales
-    turned, scales = weight.codes.t().contiguous().t(), codes.scales.unsqueeze(1) * step
+    turned_codes, scales = weight.codes.t().contiguous().t(), codes.scales.unsqueeze(1) * step
     contestants: dict[str, Callable[[], object]] = {
         "float32": lambda: torch.mm(x, w, out=out),
-        "bfloat16": lambda: torch.mm(narrow, narrow_w),
-        "_int_mm": lambda: torch._int_mm(codes.codes, turned),
-        "_int_mm scaled": lambda: torch._int_mm(codes.codes, turned) * scales,
+        "bfloat16": lambda: torch.mm(narrow_x, narrow_w),
+        "_int_mm": lambda: torch._int_mm(codes.codes, turned_codes),
+        "_int_mm scaled": lambda: torch._int_mm(codes.codes, turned_codes) * scales,
         "codes": lambda: int8_mm(codes.codes, codes.scales, weight.codes, step, out=out),
         "rows": lambda: int8_mm(
-            (encoded := quantize(x, noise=noise, out=codes)).codes, encoded.scales, weight.codes, step, out=out
+            (encoded_x := quantize(x, noise=noise, out=codes)).codes, encoded_x.scales, weight.codes, step, out=out
         ),
         "float32 over": lambda: torch.mm(x.t(), x),  # (D, N) x (N, D) -> (D, D)
-        "over": lambda: int8_mm_transposed(of_all.codes, of_all.codes, 1.0),
+        "over": lambda: int8_mm_transposed(tensor_codes.codes, tensor_codes.codes, 1.0),
         "over scaled": lambda: int8_mm_scaled(codes.codes, codes.codes, codes.scales),
     }
-    case, own = f"int8, D = {width}, {rows} x {width} x {width}", "torch float32 product"
+    case, float32_label = f"int8, D = {width}, {rows} x {width} x {width}", "torch float32 product"
     pairs = [
-        Pair("X W of codes, quantizing inside", "rows", "float32", own, GEMM_GOALS.get(width)),
-        Pair("X W of codes", "codes", "float32", own),
+        Pair("X W of codes, quantizing inside", "rows", "float32", float32_label, GEMM_GOALS.get(width)),
+        Pair("X W of codes", "codes", "float32", float32_label),
         Pair("X W of codes", "codes", "bfloat16", "torch bfloat16 product"),
         Pair("X W of codes", "codes", "_int_mm", "torch._int_mm, integers"),
         Pair("X W of codes", "codes", "_int_mm scaled", "torch._int_mm, times scales"),
-        Pair("X^T dY of codes, one scale", "over", "float32 over", own),
-        Pair("X^T dY of codes, a scale a row", "over scaled", "float32 over", own),
+        Pair("X^T dY of codes, one scale", "over", "float32 over", float32_label),
+        Pair("X^T dY of codes, a scale a row", "over scaled", "float32 over", float32_label),
     ]
     return _add_labels("int8", f"D = {width}", compare(case, contestants, pairs, repeats, timed=event_seconds))
 
@@ -349,32 +349,32 @@ def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
     )
     from gnnqlab.kernels.sparse.sddmm import sddmm_dot, weighted_sum
 
-    on_device = Adjacency.of_checked(adj.indptr, adj.indices, num_columns=adj.num_columns).to(DEVICE)
+    device_adj = Adjacency.of_checked(adj.indptr, adj.indices, num_columns=adj.num_columns).to(DEVICE)
     x = torch.randn(adj.num_rows, COLUMNS, device=DEVICE)
-    heads, codes, sources = x.view(adj.num_rows, HEADS, -1), quantize(x), on_device.indices.long()
+    heads, codes, sources = x.view(adj.num_rows, HEADS, -1), quantize(x), device_adj.indices.long()
     # target row of every edge, for plain PyTorch
-    rows = torch.arange(adj.num_rows, device=DEVICE).repeat_interleave(on_device.indptr.diff())
-    weights, of_edges = torch.rand(adj.num_edges, HEADS, device=DEVICE), torch.randn(adj.num_edges, 64, device=DEVICE)
-    ends = incidence(on_device)
-    narrow = quantize(x[:, :64].contiguous())  # 64 columns
+    rows = torch.arange(adj.num_rows, device=DEVICE).repeat_interleave(device_adj.indptr.diff())
+    weights, edge_rows = torch.rand(adj.num_edges, HEADS, device=DEVICE), torch.randn(adj.num_edges, 64, device=DEVICE)
+    ends = incidence(device_adj)
+    narrow_codes = quantize(x[:, :64].contiguous())  # 64 columns
     contestants: dict[str, Callable[[], object]] = {
-        "dot float32": lambda: sddmm_dot(on_device, heads, heads),
-        "dot": lambda: int8_sddmm_dot(on_device, codes, codes, heads=HEADS),
+        "dot float32": lambda: sddmm_dot(device_adj, heads, heads),
+        "dot": lambda: int8_sddmm_dot(device_adj, codes, codes, heads=HEADS),
         "add float32": lambda: x[sources, :64] + x[rows, :64],
-        "add": lambda: int8_sddmm_add(on_device, narrow, narrow),
-        "heads float32": lambda: weighted_sum(on_device, weights, heads),
-        "heads": lambda: int8_weighted_sum(on_device, weights, codes, heads=HEADS),
-        "incidence float32": lambda: spmm(ends, of_edges),
-        "incidence in two": lambda: spmm(ends, quantize(of_edges)),
-        "incidence": lambda: quantized_sum(ends, of_edges),
+        "add": lambda: int8_sddmm_add(device_adj, narrow_codes, narrow_codes),
+        "heads float32": lambda: weighted_sum(device_adj, weights, heads),
+        "heads": lambda: int8_weighted_sum(device_adj, weights, codes, heads=HEADS),
+        "incidence float32": lambda: spmm(ends, edge_rows),
+        "incidence in two": lambda: spmm(ends, quantize(edge_rows)),
+        "incidence": lambda: quantized_sum(ends, edge_rows),
     }
     case = f"int8, edges: {adj.num_rows} nodes, {adj.num_edges} edges, D = {COLUMNS}"
-    on_the_way = "rows of edges, D = 64, quantized on the way"
+    edge_metric = "rows of edges, D = 64, quantized on the way"
     pairs = [
         Pair(f"SDDMM dot of codes, {HEADS} heads", "dot", "dot float32", "float32 SDDMM", 1.6),
         Pair("SDDMM add of codes, D = 64", "add", "add float32", "torch, float32 rows picked and added", 1.9),
         Pair(f"weighted sums of codes, {HEADS} heads", "heads", "heads float32", "float32 weighted sums"),
-        Pair(on_the_way, "incidence", "incidence float32", "float32 sums"),
-        Pair(on_the_way, "incidence", "incidence in two", "codes written, summed"),
+        Pair(edge_metric, "incidence", "incidence float32", "float32 sums"),
+        Pair(edge_metric, "incidence", "incidence in two", "codes written, summed"),
     ]
     return _add_labels("int8", "", compare(case, contestants, pairs, repeats, timed=event_seconds))

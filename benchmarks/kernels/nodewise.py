@@ -51,15 +51,15 @@ def nodewise(
     from gnnqlab.train.memory import keep_pages
 
     keep_pages()  # retain freed memory, as training does
-    found, passes = _passes(repeats, rows, columns)
-    found += _activations(repeats, rows, columns) + _joins(repeats, rows, columns)
+    lines, passes = _passes(repeats, rows, columns)
+    lines += _activations(repeats, rows, columns) + _joins(repeats, rows, columns)
     for model in models:
         if model == "jknet":
             for jump in JUMPS:
-                found += _joined_epochs(repeats, graph, jump, columns)
+                lines += _joined_epochs(repeats, graph, jump, columns)
         else:
-            found += _epochs(repeats, graph, model, columns, passes)
-    return found
+            lines += _epochs(repeats, graph, model, columns, passes)
+    return lines
 
 
 def _add_step_contestants(contestants: dict[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
@@ -87,7 +87,7 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
     from gnnqlab.kernels.rowwise.nodewise import nodewise as one_pass
 
     x, gradient = torch.randn(rows, columns), torch.randn(rows, columns)
-    out = torch.empty_like(x)
+    copy = torch.empty_like(x)
     # parameters of the norm need gradients
     weight, bias = torch.ones(columns, requires_grad=True), torch.zeros(columns, requires_grad=True)
     norm, mask = Norm(weight, bias), Mask(ids=torch.arange(rows), p=0.5, seed=1, epoch=2, stream=3)
@@ -100,7 +100,7 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
         one_pass(x.detach().requires_grad_(), norm, mask=mask).backward(gradient)
 
     contestants = _add_step_contestants({"forward": forward, "forward and backward": forward_backward})
-    seconds = interleaved({**contestants, "memcpy": lambda: out.copy_(x)}, repeats)
+    seconds = interleaved({**contestants, "memcpy": lambda: copy.copy_(x)}, repeats)
     case = f"LayerNorm, ReLU, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
     # median seconds of one pass, for the share of an epoch
     return pair_rows(case, seconds, _pairs_of_pass("memcpy of the rows")), median(seconds["forward and backward"])
@@ -148,8 +148,8 @@ def _joins(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
     mask, lines = Mask(ids=torch.arange(rows), p=0.5, seed=1, epoch=2, stream=3), []
 
     def copy() -> None:
-        for to, layer in zip(copies, layers, strict=True):
-            to.copy_(layer)
+        for target, layer in zip(copies, layers, strict=True):
+            target.copy_(layer)
 
     for jump in JUMPS:
         # concatenation has the columns of all layers
@@ -183,9 +183,9 @@ def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[di
             with disable_fusion():
                 return super().join(layers, how, mask=mask)  # only the joins are in steps
 
-    whole, shape = load(graph), JKNetSettings(layers=LAYERS, hidden=columns, jump=jump)
+    loaded_graph, shape = load(graph), JKNetSettings(layers=LAYERS, hidden=columns, jump=jump)
     trainers = {
-        name: exact_trainer(whole, shape, products=products)
+        name: exact_trainer(loaded_graph, shape, products=products)
         for name, products in (("one pass", PlainProducts()), ("in steps", JoinsInSteps()))
     }
     case = f"{graph}, jknet {jump} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"

@@ -89,12 +89,14 @@ def pair_rows(
         return amount / median(seconds[name]) if amount else median(seconds[name])
 
     rows = []
-    for metric, ours, rival, rival_label, goal in pairs:
-        theirs = seconds.get(rival)
-        detail = f" ({spread(seconds[ours])}" + ("" if theirs is None else f"; rival {spread(theirs)}") + ")"
+    for metric, name, rival, rival_label, goal in pairs:
+        rival_s = seconds.get(rival)
+        detail = f" ({spread(seconds[name])}" + ("" if rival_s is None else f"; rival {spread(rival_s)}") + ")"
         # ratio of seconds: above 1 if ours is faster
-        other, ratio = (None, None) if theirs is None else (value(rival), median(theirs) / median(seconds[ours]))
-        rows.append(row(case, metric, value(ours), unit, rival_label or rival, other, ratio, goal, detail=detail))
+        rival_value, ratio = (
+            (None, None) if rival_s is None else (value(rival), median(rival_s) / median(seconds[name]))
+        )
+        rows.append(row(case, metric, value(name), unit, rival_label or rival, rival_value, ratio, goal, detail=detail))
     return rows
 
 
@@ -107,15 +109,15 @@ def by_threads(**known: Sequence[str]) -> Callable[[Callable[..., Rows]], Callab
 
     def decorate(measure: Callable[..., Rows]) -> Callable[..., Rows]:
         @functools.wraps(measure)
-        def measured(*, threads: tuple[int, ...] | None = None, **arguments: Any) -> Rows:
+        def measure_by_threads(*, threads: tuple[int, ...] | None = None, **arguments: Any) -> Rows:
             if arguments.get("repeats", 1) < 1:
                 raise ValueError(f"repeats must be at least 1, got {arguments['repeats']}")
             for argument, names in known.items():
-                if unknown := [name for name in arguments.get(argument, ()) if name not in names]:
-                    raise ValueError(f"{argument} must be some of {names}, got {unknown}")
+                if unknown_names := [name for name in arguments.get(argument, ()) if name not in names]:
+                    raise ValueError(f"{argument} must be some of {names}, got {unknown_names}")
             return run_each(f"{measure.__module__}:{measure.__name__}", threads=threads, **arguments)
 
-        return measured
+        return measure_by_threads
 
     return decorate
 
@@ -144,17 +146,17 @@ def run_pinned(function: str, *, threads: int, **arguments: Any) -> list[dict[st
         "OMP_PLACES": places,
         "DGLBACKEND": "pytorch",
     }
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "benchmarks.kernels.pinned", function, json.dumps(arguments)],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
-    if finished.returncode:
-        raise RuntimeError(f"{function} must finish, got exit code {finished.returncode}; see its errors above")
+    if process.returncode:
+        raise RuntimeError(f"{function} must finish, got exit code {process.returncode}; see its errors above")
     # the result is the last line of the output
-    rows: list[dict[str, Any]] = json.loads(finished.stdout.splitlines()[-1])
+    rows: list[dict[str, Any]] = json.loads(process.stdout.splitlines()[-1])
     return rows
 
 

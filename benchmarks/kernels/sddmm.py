@@ -59,18 +59,18 @@ def sddmm(repeats: int = 5) -> list[dict[str, Any]]:
         contenders[f"{name} forward and backward"] = _forward_backward(way, inputs, grad)
     case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, {HEADS} heads x {FEATURES}, "
     case += f"{torch.get_num_threads()} thread(s)"
-    both = "forward and backward"
+    passes = "forward and backward"
     pairs = [
         Pair("attention forward", "ours forward", "DGL forward", ATTENTION, GOAL),
-        Pair(f"attention {both}", f"ours {both}", f"DGL {both}", ATTENTION, GOAL),
+        Pair(f"attention {passes}", f"ours {passes}", f"DGL {passes}", ATTENTION, GOAL),
         Pair("SDDMM dot", "ours dot", "DGL dot", "DGL u_dot_v"),
     ]
     return compare(case, contenders, pairs, repeats)
 
 
 def _forward(way: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Callable[[], object]:
-    plain = [tensor.detach() for tensor in inputs]
-    return lambda: way(*plain)
+    plain_inputs = [tensor.detach() for tensor in inputs]
+    return lambda: way(*plain_inputs)
 
 
 def _forward_backward(way: Callable[..., Tensor], inputs: tuple[Tensor, ...], grad: Tensor) -> Callable[[], object]:
@@ -91,8 +91,8 @@ def _dgl_attend(graph: Any, values: Tensor, source: Tensor, target: Tensor) -> T
         logits = functional.leaky_relu(graph.edata.pop("logits"), SLOPE)
         graph.edata["attention"] = edge_softmax(graph, logits)
         graph.update_all(fn.u_mul_e("values", "attention", "m"), fn.sum("m", "out"))  # weighted sum over in-edges
-        out: Tensor = graph.dstdata["out"]
-        return out
+        output: Tensor = graph.dstdata["out"]
+        return output
 
 
 def _dgl_dot(graph: Any, x: Tensor, y: Tensor) -> Tensor:

@@ -54,11 +54,11 @@ def power_law(num_nodes: int, num_edges: int, *, exponent: float = 0.5, seed: in
 
     generator = torch.Generator().manual_seed(seed)
     share = torch.arange(1, num_nodes + 1, dtype=torch.float64) ** -exponent
-    upto = (share / share.sum()).cumsum(0)  # inverse transform sampling of a node's rank
+    cumulative_shares = (share / share.sum()).cumsum(0)  # inverse transform sampling of a node's rank
     names = torch.randperm(num_nodes, generator=generator)
 
     def draw() -> Tensor:
-        places = torch.searchsorted(upto, torch.rand(num_edges, generator=generator, dtype=torch.float64))
+        places = torch.searchsorted(cumulative_shares, torch.rand(num_edges, generator=generator, dtype=torch.float64))
         return names[places.clamp_(max=num_nodes - 1)]  # node of the drawn rank
 
     keys = torch.unique(draw() * num_nodes + draw())  # (target, source) as one key, to drop duplicates
@@ -87,19 +87,19 @@ def _graph_rows(size: tuple[int, int], repeats: int) -> list[dict[str, Any]]:
 
     adj = power_law(*size)
     x = torch.randn(adj.num_rows, COLUMNS, generator=torch.Generator().manual_seed(0))
-    narrow, codes, out = x.bfloat16(), quantize_rows(x), torch.empty_like(x)
-    turned = adj.transposed  # the backward pass is an aggregation over the reversed graph
+    narrow_rows, codes, out = x.bfloat16(), quantize_rows(x), torch.empty_like(x)
+    transpose = adj.transposed  # the backward pass is an aggregation over the reversed graph
     contestants: dict[str, Callable[[], object]] = {
         "forward": lambda: product(adj, x, out=out),
         "backward": lambda: product(adj, x, transposed=True, out=out),
-        "bfloat16": lambda: product(adj, narrow, out=out),
+        "bfloat16": lambda: product(adj, narrow_rows, out=out),
         "int8": lambda: product(adj, codes, out=out),
         "CSR forward": _csr_product(adj, x),
-        "CSR backward": _csr_product(turned, x),
+        "CSR backward": _csr_product(transpose, x),
     }
     try:
         contestants["DGL forward"] = _dgl_sum(adj, x)
-        contestants["DGL backward"] = _dgl_sum(turned, x)
+        contestants["DGL backward"] = _dgl_sum(transpose, x)
     except ImportError as error:
         print(f"bench spmm: DGL does not import ({error}), so its rows are omitted", flush=True)
     case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, D = {COLUMNS}, {torch.get_num_threads()} thread(s)"
@@ -129,12 +129,12 @@ def _feature_rows(repeats: int) -> list[dict[str, Any]]:
     values = torch.rand(keys.numel(), generator=generator)
     features = Adjacency(indptr, (keys % num_columns).int(), values, num_columns=num_columns)
     weight, grad = torch.randn(num_columns, COLUMNS), torch.randn(num_rows, COLUMNS)
-    turned = features.transposed
+    transpose = features.transposed
     contestants: dict[str, Callable[[], object]] = {
         "X @ W": lambda: product(features, weight),
         "X.T @ dY": lambda: product(features, grad, transposed=True),
         "CSR X @ W": _csr_product(features, weight),
-        "CSR X.T @ dY": _csr_product(turned, grad),
+        "CSR X.T @ dY": _csr_product(transpose, grad),
     }
     case = f"sparse features {num_rows} x {num_columns}, {keys.numel()} values, D = {COLUMNS}, "
     case += f"{torch.get_num_threads()} thread(s)"

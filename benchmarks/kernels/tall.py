@@ -43,18 +43,18 @@ def tall(
     from gnnqlab.train.memory import keep_pages
 
     keep_pages()
-    found = [line for inner, columns in SHAPES for line in _products(repeats, rows, inner, columns)]
-    return found + [line for graph in graphs for model in models for line in _epoch(repeats, graph, model)]
+    lines = [line for width, columns in SHAPES for line in _products(repeats, rows, width, columns)]
+    return lines + [line for graph in graphs for model in models for line in _epoch(repeats, graph, model)]
 
 
-def _products(repeats: int, rows: int, inner: int, columns: int) -> list[dict[str, Any]]:
+def _products(repeats: int, rows: int, width: int, columns: int) -> list[dict[str, Any]]:
     import torch
 
     from gnnqlab.kernels.dense.tall_skinny import tall_mm
 
-    x, w, gradient = torch.randn(rows, inner), torch.randn(inner, columns), torch.randn(rows, columns)
+    x, w, gradient = torch.randn(rows, width), torch.randn(width, columns), torch.randn(rows, columns)
     # preallocated outputs
-    y, dx, dw, bias = torch.empty(rows, columns), torch.empty(rows, inner), torch.empty(inner, columns), w[0].clone()
+    y, dx, dw, bias = torch.empty(rows, columns), torch.empty(rows, width), torch.empty(width, columns), w[0].clone()
     seconds = interleaved(
         {
             "b + X W": lambda: tall_mm(x, w, base=bias, out=y),
@@ -65,14 +65,14 @@ def _products(repeats: int, rows: int, inner: int, columns: int) -> list[dict[st
         },
         repeats,
     )
-    case = f"{rows} x {inner} by {inner} x {columns}, {torch.get_num_threads()} thread(s)"
-    rate = 2e-9 * rows * inner * columns  # 2 flops per multiply-add, in GFLOP
+    case = f"{rows} x {width} by {width} x {columns}, {torch.get_num_threads()} thread(s)"
+    rate = 2e-9 * rows * width * columns  # 2 flops per multiply-add, in GFLOP
     pairs = [Pair(name, name, f"framework's {name}", "the framework's") for name in ("b + X W", "dY W.T")]
     rival = seconds["X.T dY"]
-    unrivalled = row(
+    rate_row = row(
         case, "X.T dY, the framework's", rate / median(rival), "GFLOP/s", "", None, None, detail=f" ({spread(rival)})"
     )
-    return [*pair_rows(case, seconds, pairs, amount=rate, unit="GFLOP/s"), unrivalled]
+    return [*pair_rows(case, seconds, pairs, amount=rate, unit="GFLOP/s"), rate_row]
 
 
 def _epoch(repeats: int, graph: str, model: str) -> list[dict[str, Any]]:
@@ -86,9 +86,9 @@ def _epoch(repeats: int, graph: str, model: str) -> list[dict[str, Any]]:
     shape = ModelSettings(name=model)
     trainer, numbers = exact_trainer(load(graph), shape), itertools.count()
 
-    def with_products(own: bool) -> Callable[[], None]:
+    def with_products(own_kernels: bool) -> Callable[[], None]:
         def train() -> None:
-            with own_products(own):
+            with own_products(own_kernels):
                 trainer.epoch(next(numbers))  # alternates between both on the same weights
 
         return train

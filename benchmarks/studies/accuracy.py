@@ -65,19 +65,19 @@ def contestants() -> dict[str, System]:
     from gnnqlab.exchange.schedules.schedule import Overlapped
     from gnnqlab.systems import fixed_bits, sylvie, vanilla
 
-    ours, adaptive, pipelined = sylvie(), sylvie().schedule, Pipelined()
-    fixed = {bits: fixed_bits(bits=bits, parameters="bfloat16") for bits in (8, 4, 2, 1)}
+    sylvie_system, adaptive_schedule, pipeline = sylvie(), sylvie().schedule, Pipelined()
+    fixed_systems = {bits: fixed_bits(bits=bits, parameters="bfloat16") for bits in (8, 4, 2, 1)}
     return {
         "vanilla": vanilla(),
-        **{f"{bits}-bit": system for bits, system in fixed.items()},
-        "adaptive-bits": replace(ours, schedule=Overlapped()),  # SYLVIE's bits without its pipeline
-        "sylvie": ours,
+        **{f"{bits}-bit": system for bits, system in fixed_systems.items()},
+        "adaptive-bits": replace(sylvie_system, schedule=Overlapped()),  # SYLVIE's bits without its pipeline
+        "sylvie": sylvie_system,
         "sylvie-printed": sylvie(formula="printed"),
-        "adaptive-bits-pipelined": replace(ours, schedule=pipelined),
-        "1-bit-adaptive-pipeline": replace(fixed[1], schedule=adaptive),
-        "1-bit-pipelined": replace(fixed[1], schedule=pipelined),
-        "32-bit-adaptive-pipeline": replace(vanilla(), schedule=adaptive),
-        "32-bit-pipelined": replace(vanilla(), schedule=pipelined),
+        "adaptive-bits-pipelined": replace(sylvie_system, schedule=pipeline),
+        "1-bit-adaptive-pipeline": replace(fixed_systems[1], schedule=adaptive_schedule),
+        "1-bit-pipelined": replace(fixed_systems[1], schedule=pipeline),
+        "32-bit-adaptive-pipeline": replace(vanilla(), schedule=adaptive_schedule),
+        "32-bit-pipelined": replace(vanilla(), schedule=pipeline),
     }
 
 
@@ -115,21 +115,21 @@ def accuracy(
     """
     known_systems = contestants()
     systems = tuple(known_systems) if systems is None else systems  # all systems
-    for what, selection, known in (("model", models, MODELS), ("system", systems, known_systems)):
-        strange = sorted(set(selection) - set(known))
-        if strange:
-            raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
+    for kind, selection, known_names in (("model", models, MODELS), ("system", systems, known_systems)):
+        unknown_names = sorted(set(selection) - set(known_names))
+        if unknown_names:
+            raise ValueError(f"{kind}s must be among {list(known_names)}, got {unknown_names}")
     run_options = TrainingOptions(**{"trainings": "runs/bench-accuracy", **options})
     # Vanilla is always trained: the others are compared with it
-    chosen = [name for name in known_systems if name in ("vanilla", *systems)]
-    beside, dense = _graphs() if run_options.graph is None else (run_options.graph, run_options.graph)
+    chosen_names = [name for name in known_systems if name in ("vanilla", *systems)]
+    model_graph, ablation_graph = _graphs() if run_options.graph is None else (run_options.graph, run_options.graph)
     cases: list[tuple[str, dict[str, Any], list[str]]] = []
-    if "sylvie" in chosen:
+    if "sylvie" in chosen_names:
         # Table VII: every model, Vanilla and SYLVIE only.
-        cases += [(beside, {"model": model, **BESIDE, **MODELS[model]}, ["vanilla", "sylvie"]) for model in models]
-    if ABLATED["model"] in models and set(chosen) - {"vanilla", "sylvie"}:
+        cases += [(model_graph, {"model": model, **BESIDE, **MODELS[model]}, ["vanilla", "sylvie"]) for model in models]
+    if ABLATED["model"] in models and set(chosen_names) - {"vanilla", "sylvie"}:
         # Tables X and XI: one model, all contestants.
-        cases.append((dense, {**ABLATED}, chosen))
+        cases.append((ablation_graph, {**ABLATED}, chosen_names))
     if not cases:
         raise ValueError(
             f"there must be something to compare with Vanilla, got models {list(models)} and systems {list(systems)}; "
@@ -159,19 +159,19 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
     for name in found:
         if name != "vanilla":
             # Only sylvie has a goal here; its parts have goals in the order of systems below.
-            rows.append(_comparison_row(case, name, "vanilla", found, within=POINTS if name == "sylvie" else None))
+            rows.append(_comparison_row(case, name, "vanilla", found, limit=POINTS if name == "sylvie" else None))
             if name.startswith(("sylvie", "adaptive-bits")):
                 bits = mean_of(found[name], "bits")
                 # bits per element, over all messages
                 rows.append(row(case, "mean width of what travels", bits, "bits", "", None, None, contestant=name))
             if name.startswith("sylvie") or name.endswith("-adaptive-pipeline"):
                 # share of stale epochs
-                stale, metric = 100 * mean_of(found[name], "stale"), "epochs on rows of the epoch before"
-                rows.append(row(case, metric, stale, "%", "", None, None, contestant=name))
+                stale_share, metric = 100 * mean_of(found[name], "stale"), "epochs on rows of the epoch before"
+                rows.append(row(case, metric, stale_share, "%", "", None, None, contestant=name))
     return rows + [
-        _comparison_row(case, ours, rival, found, order=(ours, rival) in ORDER)
-        for ours, rival in (*ORDER, *UNASKED)  # pairs that were not trained are omitted
-        if {ours, rival} <= set(found)
+        _comparison_row(case, system, rival, found, order=(system, rival) in ORDER)
+        for system, rival in (*ORDER, *UNASKED)  # pairs that were not trained are omitted
+        if {system, rival} <= set(found)
     ]
 
 
@@ -179,21 +179,21 @@ def _comparison_row(
     case: str,
     name: str,
     rival: str,
-    found: Mapping[str, Sequence[RunResult]],
+    trainings: Mapping[str, Sequence[RunResult]],
     *,
-    within: float | None = None,
+    limit: float | None = None,
     order: bool = False,
 ) -> dict[str, Any]:
-    ours, theirs = scores_of(found[name]), scores_of(found[rival])
-    difference = paired_difference(ours, theirs)
+    scores, rival_scores = scores_of(trainings[name]), scores_of(trainings[rival])
+    difference = paired_difference(scores, rival_scores)
     if difference.is_certain:  # the 95 % interval excludes zero
-        more = "" if rival != "vanilla" else ", a loss" if difference.points < 0 else ", a gain"
+        remark = "" if rival != "vanilla" else ", a loss" if difference.points < 0 else ", a gain"
     else:
-        more = "" if rival == "vanilla" else ", within chance"
+        remark = "" if rival == "vanilla" else ", within chance"
     # allowed points over measured ones; an exact tie would divide by zero
-    ratio = within / max(abs(difference.points), LEAST_POINTS) if within else None
-    goal = 1.0 if within or order else None
-    return score_row(case, name, ours, rival, theirs, ratio=ratio, goal=goal, more=more)
+    ratio = limit / max(abs(difference.points), LEAST_POINTS) if limit else None
+    goal = 1.0 if limit or order else None
+    return score_row(case, name, scores, rival, rival_scores, ratio=ratio, goal=goal, more=remark)
 
 
 def _graphs() -> tuple[str, str]:

@@ -57,13 +57,13 @@ def lines(names: Sequence[str] | None = None) -> dict[str, System]:
     from gnnqlab.systems import make_system
 
     # each name is a part of a line's name
-    strange = [name for name in names or () if not any(name in line for line in LINES)]
-    if strange:
-        raise ValueError(f"a line must be one of {list(LINES)}, got {strange}")
-    chosen = [
+    unknown_names = [name for name in names or () if not any(name in line for line in LINES)]
+    if unknown_names:
+        raise ValueError(f"a line must be one of {list(LINES)}, got {unknown_names}")
+    chosen_lines = [
         line for line in LINES if names is None or line in ("vanilla", "cagnet") or any(name in line for name in names)
     ]
-    return {line: make_system(LINES[line][0], **LINES[line][1]) for line in chosen}
+    return {line: make_system(LINES[line][0], **LINES[line][1]) for line in chosen_lines}
 
 
 def broadcasts(
@@ -96,7 +96,7 @@ def broadcasts(
     link_settings: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}  # one host has no link
     place = "{workers} workers, " + ("{hosts} hosts over {link}" if link_settings else "loopback")
     return study_rows(
-        lambda case, found: table(case, found, {}) + skipped_broadcasts(case, found),
+        lambda case, results: table(case, results, {}) + skipped_broadcasts(case, results),
         lines(systems),
         case=f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {place}, {{epochs}} epochs, {{seeds}}",
         # a missing graph may make both the same
@@ -114,24 +114,27 @@ def skipped_broadcasts(case: str, found: Mapping[str, Sequence[RunResult]]) -> l
         case: first column.
         found: line -> trainings of the same seeds in the same order, with ``cagnet``.
     """
-    rows, plain = [], found["cagnet"]
+    rows, rivals = [], found["cagnet"]
     for name, trainings in found.items():
         # mean over seeds, after warm-up
-        epoch_s, plain_s = (sum(one.settled_s() for one in each) / len(each) for each in (trainings, plain))
-        rival = ("cagnet", 1e3 * plain_s, plain_s / epoch_s)
+        epoch_s, rival_s = (sum(training.settled_s() for training in each) / len(each) for each in (trainings, rivals))
+        rival = ("cagnet", 1e3 * rival_s, rival_s / epoch_s)
         rows.append(row(case, SETTLED, 1e3 * epoch_s, "ms", *rival, contestant=name))
-        skipped = 100 * mean_of(trainings, "skipped")  # share of forward rows, percent
-        if not skipped:
+        share = 100 * mean_of(trainings, "skipped")  # share of forward rows, percent
+        if not share:
             continue
-        difference = paired_difference([one.score for one in trainings], [one.score for one in plain])  # paired by seed
-        worse = difference.is_certain and difference.points < 0
+        # paired by seed
+        difference = paired_difference(
+            [training.score for training in trainings], [training.score for training in rivals]
+        )
+        is_worse = difference.is_certain and difference.points < 0
         metric = "broadcasts avoided" if name.startswith("sancus") else "rows kept home"
         goal = 1.0 if name == "sancus, variation" else None
-        ratio = 0.0 if worse else skipped / AVOIDED  # skipped broadcasts do not count if they cost accuracy
-        more = {"points": difference.points, "half_interval": difference.half}
+        ratio = 0.0 if is_worse else share / AVOIDED  # skipped broadcasts do not count if they cost accuracy
+        columns = {"points": difference.points, "half_interval": difference.half}
         detail = f", test score {difference}"
         rows.append(
-            row(case, metric, skipped, "%", "at least", AVOIDED, ratio, goal, contestant=name, detail=detail, **more)
+            row(case, metric, share, "%", "at least", AVOIDED, ratio, goal, contestant=name, detail=detail, **columns)
         )
     return rows
 
@@ -140,21 +143,21 @@ def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text, one row per line."""
     from gnnqlab.lab.figures.frames import human_bytes
 
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    for each in rows:
-        case, name = each["case"], each["contestant"]
-        cells = found.setdefault((case, name), {"case": case, "system": name, "kept home": ""})
-        if each["metric"] == SETTLED:  # metric of the epoch, of skipped rows, or empty for the whole training
-            cells[SETTLED] = f"{each['value']:.1f} ms, {each['ratio']:.2f}x"
-        elif each["metric"]:
-            cells["kept home"] = f"{each['value']:.1f} %"
+    cells_by_line: dict[tuple[str, str], dict[str, str]] = {}
+    for entry in rows:
+        case, name = entry["case"], entry["contestant"]
+        cells = cells_by_line.setdefault((case, name), {"case": case, "system": name, "kept home": ""})
+        if entry["metric"] == SETTLED:  # metric of the epoch, of skipped rows, or empty for the whole training
+            cells[SETTLED] = f"{entry['value']:.1f} ms, {entry['ratio']:.2f}x"
+        elif entry["metric"]:
+            cells["kept home"] = f"{entry['value']:.1f} %"
         else:
-            seconds, reached = each["to_target_s"], f"{each['reached_by']} of {each['seeds']}"
+            seconds, reached_text = entry["to_target_s"], f"{entry['reached_by']} of {entry['seeds']}"
             cells |= {
-                "total": f"{each['value']:.2f} s, {each['ratio']:.2f}x",
-                "to target": f"{seconds:.2f} s, {reached}" if each["reached_by"] else "not reached",
-                "test": f"{each['score']:.2f} ± {each['score_half']:.2f} %",
-                "beside vanilla": f"{each['points']:+.2f} ± {each['half_interval']:.2f} points",
-                "sent an epoch": human_bytes(each["bytes_per_epoch"]),
+                "total": f"{entry['value']:.2f} s, {entry['ratio']:.2f}x",
+                "to target": f"{seconds:.2f} s, {reached_text}" if entry["reached_by"] else "not reached",
+                "test": f"{entry['score']:.2f} ± {entry['score_half']:.2f} %",
+                "beside vanilla": f"{entry['points']:+.2f} ± {entry['half_interval']:.2f} points",
+                "sent an epoch": human_bytes(entry["bytes_per_epoch"]),
             }
-    return list(found.values())
+    return list(cells_by_line.values())

@@ -57,23 +57,23 @@ def lines() -> dict[str, System]:
     from gnnqlab.systems.system import System
 
     policies: dict[str, Any] = {"none": NoCache(), "fixed": AdaptiveCache(rule="fixed"), "adaptive": AdaptiveCache()}
-    coded: dict[str, tuple[Any, Any]] = {
+    codecs: dict[str, tuple[Any, Any]] = {
         "float32": (Float32(), Fixed()),
         "8-bit": (Stochastic(), Fixed(bits=8)),
         "linear-8": (Linear(), Fixed(bits=8)),
         "linear-4": (Linear(), Fixed(bits=4)),
     }
-    found = {}
+    systems = {}
     for cut, partition in PARTS["partition"].items():
         # exchanges for this kind of cut
-        takes = [kind for kind in PARTS["exchange"].values() if kind.takes_cuts_of == partition.cuts]
-        takes = [kind for kind in takes if not kind.sends_blocks]  # their caches hold whole blocks
-        for codec, (part, bits) in coded.items() if takes else ():  # partitioners without an exchange are omitted
+        kinds = [kind for kind in PARTS["exchange"].values() if kind.takes_cuts_of == partition.cuts]
+        kinds = [kind for kind in kinds if not kind.sends_blocks]  # their caches hold whole blocks
+        for codec, (part, bits) in codecs.items() if kinds else ():  # partitioners without an exchange are omitted
             for name, cache in policies.items():
-                found[_name(cut, codec, name)] = System(
-                    name=name, partition=partition(), exchange=takes[0](), codec=part, bits=bits, cache=cache
+                systems[_name(cut, codec, name)] = System(
+                    name=name, partition=partition(), exchange=kinds[0](), codec=part, bits=bits, cache=cache
                 )
-    return found
+    return systems
 
 
 def caches(
@@ -94,16 +94,16 @@ def caches(
     Raises:
         ValueError: if there is no seed, or no line of such a name.
     """
-    known = lines()
-    chosen = [name for name in known if systems is None or any(part in name for part in systems)]
-    if not chosen:
-        raise ValueError(f"a line must be one of {sorted(known)}, got {list(systems or ())}")
+    known_lines = lines()
+    chosen_names = [name for name in known_lines if systems is None or any(part in name for part in systems)]
+    if not chosen_names:
+        raise ValueError(f"a line must be one of {sorted(known_lines)}, got {list(systems or ())}")
     # Each line is compared with the same line without a cache.
-    baselines = {_line_without_cache(name) for name in chosen}
+    baselines = {_line_without_cache(name) for name in chosen_names}
     run_options = TrainingOptions(**{"workers": (4,), "trainings": "runs/bench-caches", **options})
     rows = study_rows(
         compare_lines,
-        {name: system for name, system in known.items() if name in baselines or name in chosen},
+        {name: system for name, system in known_lines.items() if name in baselines or name in chosen_names},
         case=CASE,
         graphs=list(dict.fromkeys(graph_or_digits(run_options.graph, name) for name in GRAPHS)),
         **run_options.merge_into(SETTINGS),
@@ -120,39 +120,42 @@ def compare_lines(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[d
     """
     rows = []
     for name, trainings in found.items():
-        plain = found[_line_without_cache(name)]
-        if trainings is plain:
+        baseline = found[_line_without_cache(name)]
+        if trainings is baseline:
             continue
-        difference = paired_difference([one.score for one in trainings], [one.score for one in plain])
-        skipped = 100 * mean_of(trainings, "skipped")
+        difference = paired_difference(
+            [training.score for training in trainings], [training.score for training in baseline]
+        )
+        skipped_share = 100 * mean_of(trainings, "skipped")
         # skipped rows count only if the score is within the limit
-        ratio = skipped / SHARE if abs(difference.points) <= POINTS else 0.0
+        ratio = skipped_share / SHARE if abs(difference.points) <= POINTS else 0.0
         # the goal is for the paper's setting: float32 and a fixed threshold
         goal = 1.0 if _parts()[name][1:] == ("float32", "fixed") else None
-        more = {"points": difference.points, "half_interval": difference.half}
+        columns = {"points": difference.points, "half_interval": difference.half}
         detail = f", test score {difference}"
         rows.append(
             row(
-                case, "rows kept home", skipped, "%", "CDFGNN", SHARE, ratio, goal,
-                contestant=name, detail=detail, **more,
+                case, "rows kept home", skipped_share, "%", "CDFGNN", SHARE, ratio, goal,
+                contestant=name, detail=detail, **columns,
             )
         )  # fmt: skip
-        ours, theirs = mean_of(trainings, "bytes_sent"), mean_of(plain, "bytes_sent")
-        sent = ("sent an epoch", ours / 1e6, "MB", "none", theirs / 1e6, theirs / max(ours, 1.0))  # MB per epoch
-        rows.append(row(case, *sent, contestant=name))
-    plain = next(iter(found.values()))
-    close = {  # lines whose mean score is within the limit
+        size, rival_size = mean_of(trainings, "bytes_sent"), mean_of(baseline, "bytes_sent")
+        # MB per epoch
+        figure = ("sent an epoch", size / 1e6, "MB", "none", rival_size / 1e6, rival_size / max(size, 1.0))
+        rows.append(row(case, *figure, contestant=name))
+    baseline = next(iter(found.values()))
+    sizes = {  # lines whose mean score is within the limit
         name: mean_of(trainings, "bytes_sent")
         for name, trainings in found.items()
-        if statistics.fmean(one.score for one in trainings)
-        >= statistics.fmean(one.score for one in plain) - POINTS / 100
+        if statistics.fmean(training.score for training in trainings)
+        >= statistics.fmean(training.score for training in baseline) - POINTS / 100
     }
-    if close:
-        best = min(close, key=lambda name: close[name])
-        first = mean_of(plain, "bytes_sent")
-        metric, first_mb = f"fewest bytes within {POINTS} points", first / 1e6
-        ratio = first / max(close[best], 1.0)
-        rows.append(row(case, metric, close[best] / 1e6, "MB", next(iter(found)), first_mb, ratio, detail=f": {best}"))
+    if sizes:
+        line = min(sizes, key=lambda name: sizes[name])
+        base_size = mean_of(baseline, "bytes_sent")
+        metric, base_mb = f"fewest bytes within {POINTS} points", base_size / 1e6
+        ratio = base_size / max(sizes[line], 1.0)
+        rows.append(row(case, metric, sizes[line] / 1e6, "MB", next(iter(found)), base_mb, ratio, detail=f": {line}"))
     return rows
 
 
@@ -179,44 +182,44 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
     threads = ThreadedWorkers(graph, cut_graph(graph, Random(), 2), system, shape, TrainSettings())
     shares: dict[str, list[float]] = {"choose": [], "both": []}
     for epoch in range(epochs):
-        for each in seconds_by_part.values():  # seconds of this epoch only
-            each.clear()
+        for part_seconds in seconds_by_part.values():  # seconds of this epoch only
+            part_seconds.clear()
         threads.step(epoch)
-        whole = sum(sum(seconds.values()) for seconds in threads.seconds)  # processor seconds of all workers
+        total_s = sum(sum(seconds.values()) for seconds in threads.seconds)  # processor seconds of all workers
         if epoch > 1:  # the first epochs include set-up
-            shares["choose"].append(100 * sum(seconds_by_part["choose"]) / whole)
-            shares["both"].append(100 * sum(map(sum, seconds_by_part.values())) / whole)
+            shares["choose"].append(100 * sum(seconds_by_part["choose"]) / total_s)
+            shares["both"].append(100 * sum(map(sum, seconds_by_part.values())) / total_s)
     case = f"sbm of {num_nodes} nodes, gcn 2 x 64, 2 random parts, one thread a worker"
-    found = []
+    rows = []
     for name, figure in (("choose", "choosing rows"), ("both", "choosing rows and keeping what is held")):
         share = statistics.median(shares[name])
         figure = f"{figure}, of the processor time of a pass"
-        found.append(row(case, figure, share, "%", "at most", COST, COST / max(share, 1e-9), 1.0))
+        rows.append(row(case, figure, share, "%", "at most", COST, COST / max(share, 1e-9), 1.0))
     channels = [channel for trainer in threads.trainers if trainer.exchange for channel in trainer.exchange.channels]
     # bytes of the cache over those of one buffer
-    most = max(channel.selection.held_bytes / _buffer_bytes(channel) for channel in channels)
+    most_buffers = max(channel.selection.held_bytes / _buffer_bytes(channel) for channel in channels)
     figure = "what is held, of a layer and direction"
-    return [*found, row(case, figure, most, "buffers", "at most", BUFFERS, BUFFERS / most, 1.0)]
+    return [*rows, row(case, figure, most_buffers, "buffers", "at most", BUFFERS, BUFFERS / most_buffers, 1.0)]
 
 
-def _timed_cache(spent: Mapping[str, list[float]]) -> AdaptiveCache:
-    """Return CDFGNN's cache with a fixed threshold whose calls append their processor seconds to ``spent``."""
+def _timed_cache(seconds_by_part: Mapping[str, list[float]]) -> AdaptiveCache:
+    """Return CDFGNN's cache with a fixed threshold whose calls append processor seconds to ``seconds_by_part``."""
     from gnnqlab.message.caches.adaptive_cache import AdaptiveCache, CacheAtWork
     from gnnqlab.message.channels.selected_rows import SelectedRows
 
     @contextmanager
-    def timed(name: str) -> Iterator[None]:
-        started = time.thread_time()  # processor time of this thread
+    def time_part(name: str) -> Iterator[None]:
+        start = time.thread_time()  # processor time of this thread
         yield
-        spent[name].append(time.thread_time() - started)
+        seconds_by_part[name].append(time.thread_time() - start)
 
     class TimedRows(SelectedRows):
         def choose(self, *arguments: Any) -> Any:
-            with timed("choose"):
+            with time_part("choose"):
                 return super().choose(*arguments)
 
         def encoded(self, *arguments: Any) -> None:
-            with timed("encoded"):
+            with time_part("encoded"):
                 super().encoded(*arguments)
 
     class TimedCacheAtWork(CacheAtWork):

@@ -55,17 +55,17 @@ def lines() -> dict[str, System]:
     from gnnqlab.message.codecs.codec import Float32
     from gnnqlab.systems import make_system
 
-    both = make_system("cdfgnn")
-    plain: dict[str, Any] = {"codec": Float32(), "bits": Fixed()}
-    baseline, hierarchical = replace(both, cache=NoCache(), **plain), Replicas(hierarchical=True)
+    cdfgnn_system = make_system("cdfgnn")
+    float32_messages: dict[str, Any] = {"codec": Float32(), "bits": Fixed()}
+    baseline, replicas = replace(cdfgnn_system, cache=NoCache(), **float32_messages), Replicas(hierarchical=True)
     return {
         "baseline": baseline,
-        "cache": replace(both, **plain),
-        "quantize": replace(both, cache=NoCache()),
-        "both": both,
-        "both as printed": replace(both, cache=AdaptiveCache(rule="equation")),
-        "baseline meeting": replace(baseline, exchange=hierarchical),
-        "both meeting": replace(both, exchange=hierarchical),
+        "cache": replace(cdfgnn_system, **float32_messages),
+        "quantize": replace(cdfgnn_system, cache=NoCache()),
+        "both": cdfgnn_system,
+        "both as printed": replace(cdfgnn_system, cache=AdaptiveCache(rule="equation")),
+        "baseline meeting": replace(baseline, exchange=replicas),
+        "both meeting": replace(cdfgnn_system, exchange=replicas),
     }
 
 
@@ -89,11 +89,11 @@ def cdfgnn(
     """
     run_options = TrainingOptions(**{"workers": (4,), "trainings": "runs/bench-cdfgnn", **options})
     grid = {"graphs": [graph_or_digits(run_options.graph, "amazon_computers")], **run_options.merge_into(SETTINGS)}
-    single = _train_in_one_process(grid["graphs"][0], {**grid, "workers": 1})  # one process, without a link
+    single_results = _train_in_one_process(grid["graphs"][0], {**grid, "workers": 1})  # one process, without a link
     grid |= {"hosts": HOSTS, "link": link or LINK}
-    where = "{workers} workers on {hosts} hosts over {link}"
-    case = f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {{epochs}} epochs, {where}, {{seeds}}"
-    return study_rows(lambda name, found: table(name, {**single, **found}), lines(), case=case, **grid)
+    place = "{workers} workers on {hosts} hosts over {link}"
+    case = f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {{epochs}} epochs, {place}, {{seeds}}"
+    return study_rows(lambda name, results: table(name, {**single_results, **results}), lines(), case=case, **grid)
 
 
 def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
@@ -122,14 +122,14 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
     rows = []
     for name, trainings in found.items():
         for field, (metric, unit, scale) in words.items():
-            ours, plain = (scale * mean_of(each, field) for each in (trainings, found["baseline"]))
-            if not math.isnan(ours):  # NaN: not measured for this line
-                ratio = plain / ours if ours else None
-                rows.append(row(case, metric, ours, unit, "baseline", plain, ratio, contestant=name))
-    whole = scores_of(found["full batch"])
+            value, baseline = (scale * mean_of(each, field) for each in (trainings, found["baseline"]))
+            if not math.isnan(value):  # NaN: not measured for this line
+                ratio = baseline / value if value else None
+                rows.append(row(case, metric, value, unit, "baseline", baseline, ratio, contestant=name))
+    whole_scores = scores_of(found["full batch"])
     # scores are compared with one process on the whole graph
-    scored = {name: scores_of(trainings) for name, trainings in found.items() if name != "full batch"}
-    return rows + [score_row(case, name, scores, "full batch", whole) for name, scores in scored.items()]
+    scores_by_line = {name: scores_of(trainings) for name, trainings in found.items() if name != "full batch"}
+    return rows + [score_row(case, name, scores, "full batch", whole_scores) for name, scores in scores_by_line.items()]
 
 
 def _train_in_one_process(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
@@ -148,6 +148,6 @@ def _train_in_one_process(source: str, grid: Mapping[str, Any]) -> dict[str, lis
     ):  # None if mini-batches can be trained here
         print(f"bench cdfgnn: no mini-batches, so their rows are omitted: {reason}", file=sys.stderr, flush=True)
         names.remove("mini-batch")
-    (found,) = train_each(dict.fromkeys(names, "vanilla"), train=train, **grid).values()
+    (results,) = train_each(dict.fromkeys(names, "vanilla"), train=train, **grid).values()
     # scores only: seconds of one process are no rival
-    return {name: [RunResult(score=one.score) for one in trainings] for name, trainings in found.items()}
+    return {name: [RunResult(score=training.score) for training in trainings] for name, trainings in results.items()}

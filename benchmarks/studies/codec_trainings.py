@@ -65,7 +65,7 @@ def lines(names: Sequence[str] | None = None) -> dict[str, System]:
     from gnnqlab.message.codecs.least_variance import LeastVariance
     from gnnqlab.systems import adaqp, adaqp_r, fixed_bits, sylvie, sylvie_r, vanilla
 
-    every = {
+    systems = {
         "vanilla": vanilla(),
         "1-bit": fixed_bits(bits=1, parameters="bfloat16"),
         "1-bit-r": replace(fixed_bits(bits=1), codec=LeastVariance()),
@@ -74,10 +74,10 @@ def lines(names: Sequence[str] | None = None) -> dict[str, System]:
         "sylvie": sylvie(),
         "sylvie-r": sylvie_r(),
     }
-    strange = sorted(set(names or ()) - set(every))
-    if strange:
-        raise ValueError(f"systems must be among {list(every)}, got {strange}")
-    return {name: system for name, system in every.items() if names is None or name in ("vanilla", *names)}
+    unknown_names = sorted(set(names or ()) - set(systems))
+    if unknown_names:
+        raise ValueError(f"systems must be among {list(systems)}, got {unknown_names}")
+    return {name: system for name, system in systems.items() if names is None or name in ("vanilla", *names)}
 
 
 def codec_trainings(
@@ -101,12 +101,12 @@ def codec_trainings(
     """
     # most neighbours are remote with 8 workers
     run_options = TrainingOptions(**{"workers": (8,), "trainings": "runs/bench-codecs", **options})
-    chosen, rows = lines(systems), []
+    chosen_systems, rows = lines(systems), []
     for source in find_graphs(run_options.graph, list(GRAPHS), between=","):
         settings = {**SETTINGS, "epochs": GRAPHS.get(Path(source).stem, 60)}
         rows += study_rows(
             compare_lines,
-            chosen,
+            chosen_systems,
             case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
@@ -126,45 +126,55 @@ def compare_lines(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[d
     for name, trainings in found.items():
         if name == "vanilla":
             continue
-        ours, theirs = scores_of(trainings), scores_of(vanilla)
-        rows.append({**score_row(case, name, ours, "vanilla", theirs), "ratio": None})  # scores have no ratio here
+        scores, rival_scores = scores_of(trainings), scores_of(vanilla)
+        # scores have no ratio here
+        rows.append({**score_row(case, name, scores, "vanilla", rival_scores), "ratio": None})
         if name == "1-bit-r":
-            lost = paired_difference(ours, theirs).loss_at_most  # upper end of the loss's interval
-            allowed = ("allowed", POINTS, POINTS / max(lost, LEAST_POINTS), 1.0)
+            lost_points = paired_difference(scores, rival_scores).loss_at_most  # upper end of the loss's interval
+            limit = ("allowed", POINTS, POINTS / max(lost_points, LEAST_POINTS), 1.0)
             metric = "points of test score lost at most (95 %)"
-            rows.append(row(case, metric, lost, "points", *allowed, contestant=name))
+            rows.append(row(case, metric, lost_points, "points", *limit, contestant=name))
         bits = mean_of(trainings, "bits")
         rows.append(row(case, "mean width of what travels", bits, "bits", "", None, None, contestant=name))
-    targets = [one.best - MARGIN for one in vanilla]  # Vanilla's best validation score per seed, less a margin
+    # Vanilla's best validation score per seed, less a margin
+    targets = [training.best - MARGIN for training in vanilla]
     for name, rivals in RIVALS.items():
         for rival in rivals:
             if {name, rival} <= set(found):
                 # bytes per seed, NaN if never reached
-                sent = [_bytes_to(found[line], targets) for line in (name, rival)]
-                rows.append(_bytes_row(case, name, rival, *sent, goal=FEWER if name.startswith(f"{rival}-") else None))
+                sent_bytes = [_bytes_to(found[line], targets) for line in (name, rival)]
+                rows.append(
+                    _bytes_row(case, name, rival, *sent_bytes, goal=FEWER if name.startswith(f"{rival}-") else None)
+                )
     return rows
 
 
 def _bytes_to(trainings: Sequence[RunResult], targets: Sequence[float]) -> list[float]:
-    return [one.bytes_to(target) for one, target in zip(trainings, targets, strict=True)]
+    return [training.bytes_to(target) for training, target in zip(trainings, targets, strict=True)]
 
 
 def _bytes_row(
-    case: str, name: str, rival: str, ours: Sequence[float], theirs: Sequence[float], *, goal: float | None
+    case: str, name: str, rival: str, seed_bytes: Sequence[float], rival_bytes: Sequence[float], *, goal: float | None
 ) -> dict[str, Any]:
     """Return the row of one pair; the ratio is the geometric mean over seeds in which both reach the accuracy."""
     # seeds in which both reach the accuracy
-    both = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if not math.isnan(mine + other)]
+    common_pairs = [
+        (value, rival_value)
+        for value, rival_value in zip(seed_bytes, rival_bytes, strict=True)
+        if not math.isnan(value + rival_value)
+    ]
     metric = "bytes to Vanilla's accuracy"
-    counts = [sum(not math.isnan(each) for each in values) for values in (ours, theirs)]
-    reach = f"{counts[0]} of {len(ours)} reach it, {rival} {counts[1]}"
-    if not both:
+    counts = [sum(not math.isnan(each) for each in values) for values in (seed_bytes, rival_bytes)]
+    reach = f"{counts[0]} of {len(seed_bytes)} reach it, {rival} {counts[1]}"
+    if not common_pairs:
         return row(case, metric, None, "MB", rival, None, None, goal, contestant=name, detail=f" ({reach})")
     # Ratios are averaged in logarithms, where the interval of a mean is symmetric.
-    logs = [math.log(other / mine) for mine, other in both]
-    middle, half = statistics.fmean(logs), half_interval(logs)  # mean and half the interval of the logarithms
-    low, high = math.exp(middle - half), math.exp(middle + half) if half < 700 else math.inf  # exp(710) overflows
+    logs = [math.log(rival_value / value) for value, rival_value in common_pairs]
+    mean_log, half_width = statistics.fmean(logs), half_interval(logs)  # mean and half the interval of the logarithms
+    # exp(710) overflows
+    low, high = math.exp(mean_log - half_width), math.exp(mean_log + half_width) if half_width < 700 else math.inf
     detail = f" ({low:.2f} to {high:.2f} times fewer; {reach})"
-    mine, other = (statistics.fmean(values) / 1e6 for values in zip(*both, strict=True))  # bytes -> MB
-    more: dict[str, Any] = {"contestant": name, "detail": detail, "low": low, "high": high}
-    return row(case, metric, mine, "MB", rival, other, math.exp(middle), goal, **more)
+    # bytes -> MB
+    megabytes, rival_megabytes = (statistics.fmean(values) / 1e6 for values in zip(*common_pairs, strict=True))
+    columns: dict[str, Any] = {"contestant": name, "detail": detail, "low": low, "high": high}
+    return row(case, metric, megabytes, "MB", rival, rival_megabytes, math.exp(mean_log), goal, **columns)

@@ -91,9 +91,15 @@ def codecs(
             raise ValueError(f"trainings for --seeds are one table, got parts {list(parts)}; leave them out")
         if tuple(models) != MODELS:
             raise ValueError(f"trainings for --seeds are of one model, got models {list(models)}; leave them out")
-        more = {} if workers is None else {"workers": workers}
+        worker_options = {} if workers is None else {"workers": workers}
         return codec_trainings(
-            seeds=seeds, graph=graph, systems=systems, first_seed=first_seed, epochs=epochs, trainings=trainings, **more
+            seeds=seeds,
+            graph=graph,
+            systems=systems,
+            first_seed=first_seed,
+            epochs=epochs,
+            trainings=trainings,
+            **worker_options,
         )
     if systems is not None or workers is not None or first_seed:
         raise ValueError("--systems, --workers and --first-seed are of whole trainings; add --seeds or leave them out")
@@ -107,8 +113,8 @@ def codecs(
     rows, progress = [], PartsProgress(len(paths) * len(models) * len(GOALS))
     for stem, path in paths.items():
         for model in models:
-            trained = GRAPHS.get(stem, 20) if epochs is None else epochs
-            rows += _rows(stem, path, model, trained, repeats, parts, progress)
+            num_epochs = GRAPHS.get(stem, 20) if epochs is None else epochs
+            rows += _rows(stem, path, model, num_epochs, repeats, parts, progress)
     return rows
 
 
@@ -121,67 +127,74 @@ def _rows(
     from gnnqlab.simulation.codec_error import codec_error, trained_rows
     from gnnqlab.simulation.gradient_noise import trained_weights
 
-    usual = _min_max_codec()
+    usual_codec = _min_max_codec()
     graph, shape = load(path), ModelSettings(name=model, layers=3, hidden=256, dropout=0.0)
     weights = trained_weights(graph, shape, epochs)
-    sent = trained_rows(graph, shape, weights)  # rows of every direction and layer, the same for all codecs
-    found = _stateful_rows(f"{name}, {model}", graph, shape, epochs) if "late" in parts else []
+    sent_rows = trained_rows(graph, shape, weights)  # rows of every direction and layer, the same for all codecs
+    lines = _stateful_rows(f"{name}, {model}", graph, shape, epochs) if "late" in parts else []
     for bits, goal in GOALS.items():
-        others = _codecs(bits)
-        worst: dict[str, dict[str, float]] = {}
-        for place, rows in sent.items():
-            plain = codec_error(usual, rows, bits).squared
-            errors = worst.setdefault(place.direction, dict.fromkeys(["min-max", *others], 0.0))  # summed over layers
-            errors["min-max"] += plain
-            for kind, codec in others.items():
+        other_codecs = _codecs(bits)
+        error_sums: dict[str, dict[str, float]] = {}
+        for place, rows in sent_rows.items():
+            plain_error = codec_error(usual_codec, rows, bits).squared
+            # summed over layers
+            errors = error_sums.setdefault(place.direction, dict.fromkeys(["min-max", *other_codecs], 0.0))
+            errors["min-max"] += plain_error
+            for kind, codec in other_codecs.items():
                 error = codec_error(codec, rows, bits)
                 errors[kind] += error.squared
                 if "messages" not in parts:
                     continue
                 case = f"{name}, {model}, {place.direction}, layer {place.layer}, {bits} bit"
                 metric = f"squared error of a message, {kind}, {_row_bytes(codec, bits)} B a row"
-                found.append(_error_row(case, metric, error.squared, plain, f" ({error.bias:.3f} of the norm is bias)"))
-        every = {"min-max": usual, **others}
-        best = {direction: _best(errors, every, bits) for direction, errors in worst.items()}
-        for direction, errors in worst.items() if "means" in parts else ():
-            ours, plain = errors[best[direction]], errors["min-max"]  # sum over layers of the best codec
+                lines.append(
+                    _error_row(case, metric, error.squared, plain_error, f" ({error.bias:.3f} of the norm is bias)")
+                )
+        all_codecs = {"min-max": usual_codec, **other_codecs}
+        best_codecs = {direction: _best(errors, all_codecs, bits) for direction, errors in error_sums.items()}
+        for direction, errors in error_sums.items() if "means" in parts else ():
+            # sum over layers of the best codec
+            best_error, plain_error = errors[best_codecs[direction]], errors["min-max"]
             # bytes relative to min-max codes
-            share = _row_bytes(every[best[direction]], bits) / _row_bytes(usual, bits)
-            layers = sum(place.direction == direction for place in sent)
+            share = _row_bytes(all_codecs[best_codecs[direction]], bits) / _row_bytes(usual_codec, bits)
+            layers = sum(place.direction == direction for place in sent_rows)
             metric = "variance of rows, the best codec of the direction"
             case = f"{name}, {model}, {direction}, mean of layers, {bits} bit"
             # the goal is for gradients; forward rows must not be worse
-            detail, least = f" ({share:.0%} of the bytes; {best[direction]})", goal if direction == "backward" else 1.0
-            found.append(_error_row(case, metric, ours / layers, plain / layers, detail, least))
+            detail, least_ratio = (
+                f" ({share:.0%} of the bytes; {best_codecs[direction]})",
+                goal if direction == "backward" else 1.0,
+            )
+            lines.append(_error_row(case, metric, best_error / layers, plain_error / layers, detail, least_ratio))
         progress.say(f"{name}, {model}, {bits} bit")
         if "gradients" not in parts:
             continue
-        pairs = {"the best codecs by direction": (best["forward"], best["backward"])}
-        if BY_ROW in others:
+        pairs = {"the best codecs by direction": (best_codecs["forward"], best_codecs["backward"])}
+        if BY_ROW in other_codecs:
             pairs["each row in the code of the least variance"] = (BY_ROW, BY_ROW)
         noises: dict[tuple[str, str], float] = {}  # pairs may coincide, so each is measured once
         for pair in {("min-max", "min-max"), *pairs.values()}:
-            codec_pair = ByDirection(*(every[each] for each in pair))
+            codec_pair = ByDirection(*(all_codecs[each] for each in pair))
             noises[pair] = _noise(graph, shape, weights, bits, repeats, codec_pair)
         for kind, pair in pairs.items():
             metric = f"variance of the gradient of all weights, {kind}"
             detail = f" ({repeats} passes; {' forward, '.join(pair)})"
             case = f"{name}, {model}, {bits} bit"
-            found.append(_error_row(case, metric, noises[pair], noises["min-max", "min-max"], detail))
-    return found
+            lines.append(_error_row(case, metric, noises[pair], noises["min-max", "min-max"], detail))
+    return lines
 
 
 def _error_row(
-    case: str, metric: str, ours: float, plain: float, detail: str, goal: float | None = None
+    case: str, metric: str, error: float, rival: float, detail: str, goal: float | None = None
 ) -> dict[str, Any]:
     """Return the row of an error compared with that of row min-max codes."""
-    return row(case, metric, ours, "of the square", "row min-max", plain, _ratio(plain, ours), goal, detail=detail)
+    return row(case, metric, error, "of the square", "row min-max", rival, _ratio(rival, error), goal, detail=detail)
 
 
-def _best(errors: dict[str, float], every: dict[str, Codec], bits: int) -> str:
+def _best(errors: dict[str, float], all_codecs: dict[str, Codec], bits: int) -> str:
     """Return the unbiased codec of least error with at most the bytes of min-max codes."""
-    most = _row_bytes(every["min-max"], bits)  # limit of bytes
-    candidates = [kind for kind, codec in every.items() if kind not in BIASED and _row_bytes(codec, bits) <= most]
+    limit = _row_bytes(all_codecs["min-max"], bits)  # limit of bytes
+    candidates = [kind for kind, codec in all_codecs.items() if kind not in BIASED and _row_bytes(codec, bits) <= limit]
     return min(sorted(candidates), key=errors.__getitem__)
 
 
@@ -193,7 +206,7 @@ def _noise(graph: Graph, shape: ModelSettings, weights: Tensor, bits: int, repea
     return gradient_noise(graph, Fixed(bits=bits), shape, repeats=repeats, weights=weights, codec=codec).relative
 
 
-def _stateful_rows(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[dict[str, Any]]:
+def _stateful_rows(name: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[dict[str, Any]]:
     """Measure delta encoding and error feedback over the last epochs of a training."""
     from benchmarks.studies.late_messages import late_error, late_rows
     from gnnqlab.message.caches.cache import NoCache
@@ -203,28 +216,35 @@ def _stateful_rows(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> 
     from gnnqlab.message.codecs.linear import Linear
     from gnnqlab.message.codecs.rotated import Rotated
 
-    found = []
+    lines = []
     for place, rows in late_rows(graph, shape, epochs, last=min(LAST, epochs)).items():
         if bool((rows == rows[0]).all()):  # input features never change
             continue
         for bits in GOALS:
-            case = f"{of}, {place.direction}, layer {place.layer}, {bits} bit, last {rows.shape[0]} of {epochs} epochs"
+            case = (
+                f"{name}, {place.direction}, layer {place.layer}, {bits} bit, last {rows.shape[0]} of {epochs} epochs"
+            )
             # With min-max codes of one bit the error of accumulated differences would grow.
             kind, codec = ("rotated", Rotated()) if bits == 1 else ("row min-max", Stochastic())
-            ours, theirs = (late_error(cache, codec, rows, bits).squared for cache in (Difference(), NoCache()))
+            error, plain_error = (late_error(cache, codec, rows, bits).squared for cache in (Difference(), NoCache()))
             figure = f"squared error of a message, {kind} codes of differences, {_row_bytes(codec, bits)} B a row"
-            found.append(row(case, figure, ours, "of the square", f"{kind} of rows", theirs, _ratio(theirs, ours)))
-            nearest = Linear()
-            ours, theirs = (late_error(cache, nearest, rows, bits).of_mean for cache in (Feedback(), NoCache()))
-            figure = (
-                f"squared error of the mean message, to the nearest with feedback, {_row_bytes(nearest, bits)} B a row"
+            lines.append(
+                row(case, figure, error, "of the square", f"{kind} of rows", plain_error, _ratio(plain_error, error))
             )
-            found.append(row(case, figure, ours, "of the square", "without", theirs, _ratio(theirs, ours)))
-    return found
+            nearest_codec = Linear()
+            error, plain_error = (
+                late_error(cache, nearest_codec, rows, bits).of_mean for cache in (Feedback(), NoCache())
+            )
+            figure = (
+                "squared error of the mean message, to the nearest with feedback, "
+                f"{_row_bytes(nearest_codec, bits)} B a row"
+            )
+            lines.append(row(case, figure, error, "of the square", "without", plain_error, _ratio(plain_error, error)))
+    return lines
 
 
-def _ratio(theirs: float, ours: float) -> float | None:
-    return theirs / ours if ours else None
+def _ratio(rival_error: float, error: float) -> float | None:
+    return rival_error / error if error else None
 
 
 def _min_max_codec() -> Codec:

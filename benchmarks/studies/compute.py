@@ -64,17 +64,19 @@ def compute(
     """
     from gnnqlab.graph import load
 
-    unknown = sorted(set(models) - set(DEPTHS))
-    if unknown or not models:
-        raise ValueError(f"models must be among {sorted(DEPTHS)}, got {unknown or 'none'}; leave --models out for all")
+    unknown_models = sorted(set(models) - set(DEPTHS))
+    if unknown_models or not models:
+        raise ValueError(
+            f"models must be among {sorted(DEPTHS)}, got {unknown_models or 'none'}; leave --models out for all"
+        )
     if repeats < 1 or epochs < 1 or seeds < 0:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
     source = graph_or_digits(graph, GRAPH)
-    loaded = load(source)
+    loaded_graph = load(source)
     rows = measure_products(repeats=repeats)
     for model in models:
-        chosen = range(first_seed, first_seed + seeds)
-        rows += _of_model(loaded, source, model, repeats, epochs, chosen)
+        seed_range = range(first_seed, first_seed + seeds)
+        rows += _of_model(loaded_graph, source, model, repeats, epochs, seed_range)
     return rows
 
 
@@ -126,15 +128,15 @@ def _of_model(graph: Graph, source: str, model: str, repeats: int, epochs: int, 
     import torch
 
     case = f"{Path(source).stem}, {model}"
-    wide = {name: _trainer(graph, model, name, 0, WIDE) for name in ("bfloat16", "float32")}
-    saved = {name: _saved_bytes(trainer) for name, trainer in wide.items()}  # bytes saved for backward
+    wide_trainers = {name: _trainer(graph, model, name, 0, WIDE) for name in ("bfloat16", "float32")}
+    saved_bytes = {name: _saved_bytes(trainer) for name, trainer in wide_trainers.items()}  # bytes saved for backward
     shape = f"{case} {DEPTHS[model]['layers']} x {WIDE['hidden']}, {torch.get_num_threads()} thread(s), "
     shape += instructions()
     rows = [
-        *compare(shape, next_epochs(wide), [Pair("epoch", "bfloat16", "float32")], repeats),
+        *compare(shape, next_epochs(wide_trainers), [Pair("epoch", "bfloat16", "float32")], repeats),
         row(
-            shape, "kept for the backward pass", saved["bfloat16"], "B", "float32", saved["float32"],
-            saved["float32"] / saved["bfloat16"],
+            shape, "kept for the backward pass", saved_bytes["bfloat16"], "B", "float32", saved_bytes["float32"],
+            saved_bytes["float32"] / saved_bytes["bfloat16"],
         ),
     ]  # fmt: skip
     if not seeds:
@@ -160,20 +162,23 @@ def _of_model(graph: Graph, source: str, model: str, repeats: int, epochs: int, 
         )
 
 
-def _score_row(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
-    ours, theirs = (scores_of(found[name]) for name in ("bfloat16", "float32"))
-    difference, means = paired_difference(ours, theirs), [100 * statistics.fmean(each) for each in (ours, theirs)]
+def _score_row(case: str, trainings: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+    scores, rival_scores = (scores_of(trainings[name]) for name in ("bfloat16", "float32"))
+    difference, means = (
+        paired_difference(scores, rival_scores),
+        [100 * statistics.fmean(each) for each in (scores, rival_scores)],
+    )
     rival = ("float32", means[1], POINTS / max(abs(difference.points), 1e-9), 1.0)  # allowed points over measured ones
     return [row(case, "test score", means[0], "%", *rival, detail=f", {difference}")]
 
 
-def _trainer(graph: Graph, model: str, precision: str, seed: int, more: dict[str, Any]) -> Trainer:
+def _trainer(graph: Graph, model: str, precision: str, seed: int, settings: dict[str, Any]) -> Trainer:
     """Return the trainer of a whole graph in one process."""
     from gnnqlab.nn import ModelSettings
     from gnnqlab.simulation.whole_graph import exact_trainer
     from gnnqlab.systems.parts import PARTS
 
-    shape = ModelSettings(name=model, **{**DEPTHS[model], **more})
+    shape = ModelSettings(name=model, **{**DEPTHS[model], **settings})
     return exact_trainer(graph, shape, seed=seed, lr=BESIDE["lr"], products=PARTS["compute"][precision]().build())
 
 
@@ -185,16 +190,16 @@ def _saved_bytes(trainer: Trainer) -> int:
     pointers = {parameter.untyped_storage().data_ptr() for parameter in trainer.parameters.list}
     if isinstance(trainer.graph.features, torch.Tensor):
         pointers.add(trainer.graph.features.untyped_storage().data_ptr())
-    found: dict[int, int] = {}
+    storages: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in pointers:
-            found[storage.data_ptr()] = storage.nbytes()  # each storage once
+            storages[storage.data_ptr()] = storage.nbytes()  # each storage once
         return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         logits = trainer.model(trainer.graph.open_pass(0, training=True), trainer.graph.features)
         loss = trainer.objective.loss(logits)
     del loss  # kept until here, because its graph holds the tensors
-    return sum(found.values())
+    return sum(storages.values())

@@ -55,28 +55,28 @@ def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
     from gnnqlab.graph.sources import load
 
     rows: list[dict[str, Any]] = []
-    saved: dict[str, dict[tuple[str, int], float]] = {}
+    shares: dict[str, dict[tuple[str, int], float]] = {}
     for name in graph.split(";") if graph else GRAPHS:
         path = find_graph(name) or (name if Path(name).exists() else None)
         if path is None:
             print(f"bench cuts: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
-        whole = load(path)
+        loaded_graph = load(path)
         for per_host in PER_HOST:
-            found, met = _measure(whole, per_host, repeats)
-            plain = found[PLAIN][0]
+            results, met_counts = _measure(loaded_graph, per_host, repeats)
+            rival = results[PLAIN][0]
             case = f"{Path(path).stem if path.endswith('.npz') else path}, {HOSTS} x {per_host}"
-            for partitioner, (quality, seconds) in found.items():
-                rows += _rows(case, partitioner, quality, plain, seconds)  # every cut is compared with plain EBV
-                rows += _hierarchical_rows(case, partitioner, quality, met[partitioner])
+            for partitioner, (quality, seconds) in results.items():
+                rows += _rows(case, partitioner, quality, rival, seconds)  # every cut is compared with plain EBV
+                rows += _hierarchical_rows(case, partitioner, quality, met_counts[partitioner])
                 # share of the busiest worker's inter-host rows saved
-                saved.setdefault(partitioner, {})[case, per_host] = 1 - quality.most_outer / max(plain.most_outer, 1)
+                shares.setdefault(partitioner, {})[case, per_host] = 1 - quality.most_outer / max(rival.most_outer, 1)
             # The same cut with masters by host separates the effect of the masters from that of the edges.
-            same = found[BY_HOST][0].most_outer
-            of_edges = saved.setdefault(f"{OURS} against γ=0 with masters by host", {})
-            of_edges[case, per_host] = 1 - found[OURS][0].most_outer / max(same, 1)
+            host_outer = results[BY_HOST][0].most_outer
+            edge_shares = shares.setdefault(f"{OURS} against γ=0 with masters by host", {})
+            edge_shares[case, per_host] = 1 - results[OURS][0].most_outer / max(host_outer, 1)
             print(f"bench cuts: {case} done", flush=True)
-    return rows + means({name: each for name, each in saved.items() if name.startswith(OURS)})
+    return rows + means({name: each for name, each in shares.items() if name.startswith(OURS)})
 
 
 def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str, Any]]:
@@ -91,19 +91,19 @@ def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str
         [('2 x 2, mean', 20.0, None), ('2 x 4, mean', 35.0, True), ('mean of all', 30.0, False)]
     """
     rows = []
-    for name, each in saved.items():
+    for name, shares_by_case in saved.items():
         for per_host in (*PER_HOST, None):
-            shares = [share for (_, number), share in each.items() if per_host in (number, None)]
+            shares = [share for (_, number), share in shares_by_case.items() if per_host in (number, None)]
             if not shares:
                 continue
             mean, goal = statistics.fmean(shares), GOALS.get(per_host) if name == OURS else None
             paper = 0.3108 if per_host is None else PAPER[per_host]  # mean of the paper's Table 3
             case = "mean of all" if per_host is None else f"{HOSTS} x {per_host}, mean"
             rival, detail = ("CDFGNN Table 3", 100 * paper, None), f", worst graph {100 * min(shares):.1f} %"
-            one = row(case, FEWER, 100 * mean, "%", *rival, contestant=name, detail=detail)
+            mean_row = row(case, FEWER, 100 * mean, "%", *rival, contestant=name, detail=detail)
             if goal is not None:
-                one |= {"ratio": mean, "goal": goal, "reached": mean >= goal}
-            rows.append(one)
+                mean_row |= {"ratio": mean, "goal": goal, "reached": mean >= goal}
+            rows.append(mean_row)
     return rows
 
 
@@ -112,20 +112,20 @@ def _measure(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[A
     from gnnqlab.partition.connections import count_met
     from gnnqlab.partition.parts import partition
 
-    found, met = {}, {}
+    results, met_counts = {}, {}
     for name, partitioner in _partitioners().items():  # processor time: other load has little effect
         seconds = []
         for _ in range(max(repeats, 1)):
             start = time.process_time()
             parts = partition(graph, partitioner, hosts=HOSTS, per_host=per_host)
             seconds.append(time.process_time() - start)
-        found[name] = (parts.quality, min(seconds))  # the fastest repeat
-        met[name] = count_met(_vertex_cut(parts), graph, per_host=per_host)
+        results[name] = (parts.quality, min(seconds))  # the fastest repeat
+        met_counts[name] = count_met(_vertex_cut(parts), graph, per_host=per_host)
         if name == PLAIN:
-            by_host = _masters_by_host(parts)
-            found[BY_HOST] = (by_host.quality, min(seconds))
-            met[BY_HOST] = count_met(_vertex_cut(by_host), graph, per_host=per_host)
-    return found, met
+            host_parts = _masters_by_host(parts)
+            results[BY_HOST] = (host_parts.quality, min(seconds))
+            met_counts[BY_HOST] = count_met(_vertex_cut(host_parts), graph, per_host=per_host)
+    return results, met_counts
 
 
 def _masters_by_host(parts: Any) -> Any:
@@ -151,30 +151,30 @@ def _vertex_cut(parts: Any) -> VertexCut:
     return cut
 
 
-def _rows(case: str, name: str, quality: Any, plain: Any, seconds: float) -> list[dict[str, Any]]:
+def _rows(case: str, name: str, quality: Any, plain_quality: Any, seconds: float) -> list[dict[str, Any]]:
     """Return Table 3's columns of one cut, each compared with plain EBV's."""
 
-    def compared(figure: str, value: float, other: float) -> dict[str, Any]:
+    def compare_with_plain(figure: str, value: float, plain_value: float) -> dict[str, Any]:
         # above 1: fewer than plain EBV
-        return row(case, figure, value, "", PLAIN, other, other / value if value else None, contestant=name)
+        return row(case, figure, value, "", PLAIN, plain_value, plain_value / value if value else None, contestant=name)
 
     ratio, goal = MOST_IMBALANCE / quality.edge_imbalance, 1.0 if name in (PLAIN, OURS) else None
     return [
-        compared(OUTER, quality.most_outer, plain.most_outer),
-        compared(INNER, quality.most_inner, plain.most_inner),
-        compared(COPIES, quality.replication, plain.replication),
+        compare_with_plain(OUTER, quality.most_outer, plain_quality.most_outer),
+        compare_with_plain(INNER, quality.most_inner, plain_quality.most_inner),
+        compare_with_plain(COPIES, quality.replication, plain_quality.replication),
         row(case, BALANCE, quality.edge_imbalance, "", "limit", MOST_IMBALANCE, ratio, goal, contestant=name),
         row(case, SECONDS, seconds, "s", "", None, None, contestant=name),
     ]
 
 
-def _hierarchical_rows(case: str, name: str, quality: Any, met: Any) -> list[dict[str, Any]]:
+def _hierarchical_rows(case: str, name: str, quality: Any, met_counts: Any) -> list[dict[str, Any]]:
     """Compare inter-host rows of a synchronization with hierarchical aggregation with those without."""
-    pairs = {MET: (met.outer, quality.outer), MET_MOST: (met.most_outer, quality.most_outer)}
+    pairs = {MET: (met_counts.outer, quality.outer), MET_MOST: (met_counts.most_outer, quality.most_outer)}
     return [
         # rows without hierarchical aggregation over those with it
-        row(case, metric, ours, "", "apart", flat, flat / ours if ours else None, contestant=name)
-        for metric, (ours, flat) in pairs.items()
+        row(case, metric, count, "", "apart", flat_count, flat_count / count if count else None, contestant=name)
+        for metric, (count, flat_count) in pairs.items()
     ]
 
 
@@ -182,20 +182,22 @@ def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text: one line per cut, then the means."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     ends: list[dict[str, str]] = []
-    for each in rows:
-        case, name, metric, value, other = (each[k] for k in ("case", "contestant", "metric", "value", "rival_value"))
+    for entry in rows:
+        case, name, metric, value, rival_value = (
+            entry[k] for k in ("case", "contestant", "metric", "value", "rival_value")
+        )
         if metric == FEWER:
-            result = {True: ", reached", False: ", NOT reached", None: ""}[each["reached"]]
-            goal = f", goal {100 * each['goal']:.0f} %{result}" if each["goal"] else ""
-            figure = each["figure"].removeprefix(f"{name}: ")
-            text = f"{value:.1f} % ({figure}; paper {other:.1f} %{goal})"
+            result = {True: ", reached", False: ", NOT reached", None: ""}[entry["reached"]]
+            goal = f", goal {100 * entry['goal']:.0f} %{result}" if entry["goal"] else ""
+            figure = entry["figure"].removeprefix(f"{name}: ")
+            text = f"{value:.1f} % ({figure}; paper {rival_value:.1f} %{goal})"
             ends.append({"case": case, "cut": name, "outer": text})
         elif metric in WORDS:
             # relative change, where the printed table has one
             change = metric == MET or (metric in (OUTER, INNER) and name != PLAIN)
             text = f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
             line = lines.setdefault((case, name), {"case": case, "cut": name})
-            line[WORDS[metric]] = text + (f" ({100 * (value / other - 1):+.1f} %)" if change else "")
+            line[WORDS[metric]] = text + (f" ({100 * (value / rival_value - 1):+.1f} %)" if change else "")
     keys = ("case", "cut", *WORDS.values())
     return [{key: line.get(key, "") for key in keys} for line in (*lines.values(), *ends)]
 

@@ -86,16 +86,18 @@ def epoch(
     Raises:
         ValueError: if an option of a link is used without one, or a model has no rival here.
     """
-    own = {"hosts": hosts, "workers": workers, "epochs": epochs, "seeds": seeds, "first_seed": first_seed}
-    options: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    link_options = {"hosts": hosts, "workers": workers, "epochs": epochs, "seeds": seeds, "first_seed": first_seed}
+    options: dict[str, Any] = {name: value for name, value in link_options.items() if value is not None}
     if link is not None or comm_share is not None:
-        named = {"graph": graph, "models": models}
-        options |= {name: value for name, value in named.items() if value is not None}
+        selections = {"graph": graph, "models": models}
+        options |= {name: value for name, value in selections.items() if value is not None}
         return over_link(repeats or 1, link=link, comm_share=comm_share, **options)
     if options:
         raise ValueError(f"bench epoch takes {sorted(options)} together with a link only; add --link or --comm-share")
-    if strange := set(models or ()) - set(MODELS):
-        raise ValueError(f"models of bench epoch must be of {', '.join(MODELS)}, got {', '.join(sorted(strange))}")
+    if unknown_models := set(models or ()) - set(MODELS):
+        raise ValueError(
+            f"models of bench epoch must be of {', '.join(MODELS)}, got {', '.join(sorted(unknown_models))}"
+        )
     repeats = 5 if repeats is None else repeats
     rows = []
     for name in graph.split(";") if graph else GRAPHS:
@@ -118,28 +120,28 @@ def _one_worker(name: str, path: str, repeats: int, models: tuple[str, ...] = MO
         inputs.insert(0, "sparse input")
     rows = []
     for model in models:
-        for taken in inputs:
-            rows += _compare_with_dgl(name, path, model, taken, repeats)
+        for input_kind in inputs:
+            rows += _compare_with_dgl(name, path, model, input_kind, repeats)
     return rows
 
 
-def _compare_with_dgl(name: str, path: str, model: str, taken: str, repeats: int) -> list[dict[str, Any]]:
-    sparse = taken == "sparse input"
-    contestants = {"ours": Contender(sparse=sparse)}
+def _compare_with_dgl(name: str, path: str, model: str, input_kind: str, repeats: int) -> list[dict[str, Any]]:
+    is_sparse = input_kind == "sparse input"
+    contestants = {"ours": Contender(sparse=is_sparse)}
     if importlib.util.find_spec("dgl") is not None:
         # DGL with the usual settings of the C library
-        contestants["dgl.nn"] = Contender(dgl=True, sparse=sparse, pages=False)
-        contestants["dgl.nn, pages kept"] = Contender(dgl=True, sparse=sparse)  # DGL with ours
+        contestants["dgl.nn"] = Contender(dgl=True, sparse=is_sparse, pages=False)
+        contestants["dgl.nn, pages kept"] = Contender(dgl=True, sparse=is_sparse)  # DGL with ours
     seconds = _time_epochs(contestants, path, model, repeats)
-    case = f"{name}, {model}, {taken}, one worker, {len(os.sched_getaffinity(0))} thread(s)"
-    ours, rows = statistics.median(seconds["ours"]), []
+    case = f"{name}, {model}, {input_kind}, one worker, {len(os.sched_getaffinity(0))} thread(s)"
+    epoch_s, rows = statistics.median(seconds["ours"]), []
     for rival in [name for name in seconds if name != "ours"] or [""]:  # without DGL one row without a rival
         span = _span(seconds["ours"])
-        compared: tuple[Any, ...] = ("DGL is not installed", None, None)
+        rival_columns: tuple[Any, ...] = ("DGL is not installed", None, None)
         if rival:
-            other, span = statistics.median(seconds[rival]), f"{span}; rival {_span(seconds[rival])}"
-            compared = (rival, other, other / ours, GOALS.get((rival, taken)))
-        rows.append(row(case, "epoch", ours, "s", *compared, detail=f" ({span})"))
+            rival_s, span = statistics.median(seconds[rival]), f"{span}; rival {_span(seconds[rival])}"
+            rival_columns = (rival, rival_s, rival_s / epoch_s, GOALS.get((rival, input_kind)))
+        rows.append(row(case, "epoch", epoch_s, "s", *rival_columns, detail=f" ({span})"))
     return rows
 
 
@@ -154,9 +156,9 @@ def _time_epochs(contestants: Mapping[str, Contender], path: str, model: str, re
     context = multiprocessing.get_context("spawn")
     lines, processes = {}, []
     for name, contestant in contestants.items():
-        lines[name], theirs = context.Pipe()
+        lines[name], child_line = context.Pipe()
         # a process of its own: settings of the C library apply to the whole process
-        processes.append(context.Process(target=_contest, args=(contestant, path, model, theirs), daemon=True))
+        processes.append(context.Process(target=_contest, args=(contestant, path, model, child_line), daemon=True))
         with environ(large_pages(os.environ) if contestant.pages else {}):
             processes[-1].start()
         lines[name].recv()  # set up one after another, so that none is measured while another loads
@@ -164,9 +166,9 @@ def _time_epochs(contestants: Mapping[str, Contender], path: str, model: str, re
     for number in range(repeats + 2):
         for name, line in lines.items():
             line.send(number)
-            taken = line.recv()  # wait for the epoch before the next contestant begins
+            epoch_s = line.recv()  # wait for the epoch before the next contestant begins
             if number > 1:  # two warm-ups
-                seconds[name].append(taken)
+                seconds[name].append(epoch_s)
     for line, process in zip(lines.values(), processes, strict=True):
         line.send(None)  # None ends the process
         process.join()
@@ -184,9 +186,9 @@ def _contest(contestant: Contender, path: str, model: str, line: Any) -> None:
     run = contestant.prepare(path, model)
     line.send("ready")
     while (number := line.recv()) is not None:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         run(number)
-        line.send(time.perf_counter() - begun)
+        line.send(time.perf_counter() - start)
 
 
 def _dgl(path: str, model: str, *, sparse: bool) -> Callable[[int], object]:
@@ -229,11 +231,11 @@ def _phase_shares(case: str, records: pd.DataFrame) -> list[dict[str, Any]]:
     from gnnqlab.train.loop.phase_timer import PARTS, PHASES
 
     # phases that are split count by their parts
-    named = [part for phase in PHASES for part in PARTS.get(phase, (phase,)) if part not in ("evaluate", "other")]
-    whole = float(records["epoch_s"].sum())
-    shares = {phase: float(records[f"{phase}_s"].sum()) / whole for phase in named}  # share of the epoch's seconds
-    all_of_them = sum(shares.values())
+    names = [part for phase in PHASES for part in PARTS.get(phase, (phase,)) if part not in ("evaluate", "other")]
+    total_s = float(records["epoch_s"].sum())
+    shares = {phase: float(records[f"{phase}_s"].sum()) / total_s for phase in names}  # share of the epoch's seconds
+    share_sum = sum(shares.values())
     return [
         *(row(case, f"share of the epoch: {phase}", share, "", "", None, None) for phase, share in shares.items()),
-        row(case, EXPLAINED, all_of_them, "", "the epoch by the wall clock", 1.0, all_of_them, 0.95),
+        row(case, EXPLAINED, share_sum, "", "the epoch by the wall clock", 1.0, share_sum, 0.95),
     ]

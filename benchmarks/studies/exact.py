@@ -62,12 +62,12 @@ def exact(
     """
     if repeats < 1 or epochs < 1 or seeds < 0 or not models:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
-    sources, chosen = find_graphs(graph, GRAPHS, between=";"), range(first_seed, first_seed + seeds)
+    sources, seed_range = find_graphs(graph, GRAPHS, between=";"), range(first_seed, first_seed + seeds)
     return [  # every graph and model
-        each
+        line
         for source in sources
         for model in models
-        for each in _rows(source, model, repeats, epochs, chosen, trainings)
+        for line in _rows(source, model, repeats, epochs, seed_range, trainings)
     ]
 
 
@@ -77,14 +77,14 @@ def measure_peak(source: str, model: str, settings: dict[str, Any] | None) -> li
 
     trainer = _trainer(load(source), model, settings, 0)
     gc.collect()  # garbage of the set-up would count as available memory
-    before = _resident("VmRSS")
+    start_bytes = _resident("VmRSS")
     try:
         Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark of resident memory
     except OSError:
-        before = _resident("VmHWM")  # without permission the mark is that of the whole process
+        start_bytes = _resident("VmHWM")  # without permission the mark is that of the whole process
     for epoch in range(_EPOCHS_OF_PEAK):
         trainer.epoch(epoch)
-    return [{"bytes": _resident("VmHWM") - before}]
+    return [{"bytes": _resident("VmHWM") - start_bytes}]
 
 
 def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trainings: str) -> list[dict[str, Any]]:
@@ -92,12 +92,12 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trai
 
     from gnnqlab.graph import load
 
-    loaded = load(source)
+    loaded_graph = load(source)
     # one trainer per contestant
-    wide = {name: _trainer(loaded, model, settings, 0) for name, settings in _contestants().items()}
-    seconds = interleaved(next_epochs(wide), repeats)
-    saved = {
-        name: saved_bytes_by_purpose(loaded, _shape(model), _products(settings))
+    trainers = {name: _trainer(loaded_graph, model, settings, 0) for name, settings in _contestants().items()}
+    seconds = interleaved(next_epochs(trainers), repeats)
+    saved_bytes = {
+        name: saved_bytes_by_purpose(loaded_graph, _shape(model), _products(settings))
         for name, settings in _contestants().items()
     }
     peaks = {
@@ -105,24 +105,26 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trai
         name: run_each(__name__ + ":measure_peak", threads=(1,), source=source, model=model, settings=settings)[0]
         for name, settings in _contestants().items()
     }
-    scores = _scores(loaded, source, model, epochs, seeds, trainings) if seeds else {}
+    scores = _scores(loaded_graph, source, model, epochs, seeds, trainings) if seeds else {}
     rows, base = [], "float32"
     for name in SETTINGS:
         case = f"{Path(source).stem}, {model} {LAYERS} x {HIDDEN}, {name}"
         for purpose in (*PURPOSES, "others"):
-            ours, theirs = saved[name][purpose], saved[base][purpose]
-            if theirs or ours:
-                ratio = theirs / ours if ours else None
-                rows.append(row(case, f"kept for the backward pass: {purpose}", ours, "B", base, theirs, ratio))
-        ours, theirs = (sum(saved[which].values()) for which in (name, base))
-        rows.append(row(case, "kept for the backward pass, all", ours, "B", base, theirs, theirs / ours))
-        ours, theirs = (peaks[which]["bytes"] for which in (name, base))
-        rows.append(row(case, "peak above the first epoch's start", ours, "B", base, theirs, theirs / max(ours, 1)))
+            size, base_size = saved_bytes[name][purpose], saved_bytes[base][purpose]
+            if base_size or size:
+                ratio = base_size / size if size else None
+                rows.append(row(case, f"kept for the backward pass: {purpose}", size, "B", base, base_size, ratio))
+        size, base_size = (sum(saved_bytes[contestant].values()) for contestant in (name, base))
+        rows.append(row(case, "kept for the backward pass, all", size, "B", base, base_size, base_size / size))
+        size, base_size = (peaks[contestant]["bytes"] for contestant in (name, base))
+        rows.append(
+            row(case, "peak above the first epoch's start", size, "B", base, base_size, base_size / max(size, 1))
+        )
         rows += pair_rows(case, seconds, [Pair(f"epoch, {torch.get_num_threads()} thread(s)", name, base)])
         if seeds:
             metric = f"test score, {epochs} epochs, {seed_count_text(len(seeds), seeds.start)}"
             detail = f", {paired_difference(scores[name], scores[base])}"
-            mean, rival = (100 * statistics.fmean(scores[which]) for which in (name, base))
+            mean, rival = (100 * statistics.fmean(scores[contestant]) for contestant in (name, base))
             rows.append(row(case, metric, mean, "%", base, rival, mean / rival, detail=detail))
     return rows
 
@@ -152,7 +154,7 @@ def _trainer(graph: Any, model: str, settings: dict[str, Any] | None, seed: int)
 def _scores(graph: Any, source: str, model: str, epochs: int, seeds: range, trainings: str) -> dict[str, list[float]]:
     """Return the test scores after the last epoch, by contestant."""
     contestants = _contestants()
-    (found,) = train_each(
+    (results,) = train_each(
         dict.fromkeys(contestants, "vanilla"),
         graphs=[source],
         models=[_shape(model)],
@@ -165,11 +167,11 @@ def _scores(graph: Any, source: str, model: str, epochs: int, seeds: range, trai
         evaluate_every=0,
         lr=BESIDE["lr"],
     ).values()
-    return {name: scores_of(each) for name, each in found.items()}
+    return {name: scores_of(each) for name, each in results.items()}
 
 
 def _resident(field: str) -> int:
     """Return the bytes of a field of this process's status, ``VmRSS`` or ``VmHWM``."""
-    found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found is not None
-    return int(found[1]) * 1024  # kB -> bytes
+    match = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert match is not None
+    return int(match[1]) * 1024  # kB -> bytes

@@ -45,10 +45,10 @@ def fanouts(
         ValueError: if there is no seed.
         RuntimeError: if DGL, which samples the neighbours, is not installed.
     """
-    sampled = {f"fan-out {fanout}": fanout for fanout in FANOUTS}
+    fanouts_by_name = {f"fan-out {fanout}": fanout for fanout in FANOUTS}
 
     def train(cell: Cell, folder: Path) -> RunResult:
-        fanout = sampled.get(cell.contestant.name)  # None: the whole graph
+        fanout = fanouts_by_name.get(cell.contestant.name)  # None: the whole graph
         if fanout is None:
             return launch_cell(cell, folder)
         return train_mini_batches(cell, fanout=fanout, batch_size=batch_size)
@@ -56,9 +56,9 @@ def fanouts(
     settings = {**SETTINGS, "epochs": epochs, "evaluate_every": 5}
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as folder:
         return study_rows(
-            lambda case, found: table(case, {name: scores_of(trainings) for name, trainings in found.items()}),
+            lambda case, results: table(case, {name: scores_of(trainings) for name, trainings in results.items()}),
             # the name of a contestant chooses its training; the system is Vanilla
-            dict.fromkeys(["full graph", *sampled], "vanilla"),
+            dict.fromkeys(["full graph", *fanouts_by_name], "vanilla"),
             case="{graph}, {model} {layers} x {hidden}, {epochs} epochs, {seeds}",
             graphs=[graph_or_digits(graph, "amazon_computers")],
             models=[settings.pop("model")],

@@ -68,13 +68,13 @@ def _starts(root: Path, repeats: int) -> list[dict[str, Any]]:
     ends = []
     for method, seconds in times.items():  # method of starting workers
         for _ in range(repeats):
-            began = time.monotonic()
+            start_s = time.monotonic()
             run = launch(_config(workers=2, epochs=20, start_method=method), root=root)
             _until_epoch(run)
-            seconds.append(time.monotonic() - began)
+            seconds.append(time.monotonic() - start_s)
             run.wait()
-            last = max(pulse.time_ns for pulse in run._pulses())  # last heartbeat of any worker
-            ends.append((_event(run, "finished") - last) / 1e9)
+            last_pulse_ns = max(pulse.time_ns for pulse in run._pulses())  # last heartbeat of any worker
+            ends.append((_event(run, "finished") - last_pulse_ns) / 1e9)
     fork, spawn = statistics.median(times["fork"]), statistics.median(times["spawn"])
     case, figure, rival = "launch, 2 workers", "first epoch after (median)", "workers that import for themselves"
     return [
@@ -87,7 +87,7 @@ def _starts(root: Path, repeats: int) -> list[dict[str, Any]]:
 def _reports(root: Path, repeats: int) -> list[dict[str, Any]]:
     rows = []
     for kind, limit, times in (("kill", 2.0, repeats), ("segv", 2.0, 1), ("raise", 2.0, 1), ("stop", 10.0, 1)):
-        seconds, right, trials = [], 0, 0
+        seconds, matches, trials = [], 0, 0
         for phase, epoch in _PHASES if kind == "kill" else _PHASES[1:2]:  # other faults are tried in one phase
             for _ in range(times):
                 fault = {"kind": kind, "rank": 1, "phase": phase, "epoch": epoch, "delay": 0.0}
@@ -95,9 +95,9 @@ def _reports(root: Path, repeats: int) -> list[dict[str, Any]]:
                     run = launch(_config(), root=root)
                     with contextlib.suppress(WorkerFailed):
                         run.wait(timeout=120)
-                first = run.errors[0]
+                error = run.errors[0]
                 # the report names rank, phase and epoch of the fault
-                right += (first.rank, first.phase, first.epoch) == (1, phase, -1 if epoch is None else epoch)
+                matches += (error.rank, error.phase, error.epoch) == (1, phase, -1 if epoch is None else epoch)
                 trials += 1
                 # nanoseconds -> seconds
                 seconds.append(
@@ -106,20 +106,20 @@ def _reports(root: Path, repeats: int) -> list[dict[str, Any]]:
         case = {"kill": "worker killed", "segv": "worker crashed", "raise": "exception", "stop": "worker stopped"}[kind]
         rows.append(_promise(case, f"reported after (worst of {trials})", max(seconds), limit))
         rows.append(
-            row(case, "right rank, phase and epoch", right / trials, "share", "promised", 1.0, right / trials, 1.0)
+            row(case, "right rank, phase and epoch", matches / trials, "share", "promised", 1.0, matches / trials, 1.0)
         )
         if kind == "kill":
-            alone, figure = _torchrun_alone(root), f"reported after (worst of {trials})"
-            ours = max(seconds)
+            torchrun_s, figure = _torchrun_alone(root), f"reported after (worst of {trials})"
+            worst_s = max(seconds)
             rows.append(
                 row(
                     case,
                     figure,
-                    round(ours, 3),
+                    round(worst_s, 3),
                     "s",
                     "torchrun alone ends",
-                    round(alone, 3),
-                    round(alone / ours, 1),
+                    round(torchrun_s, 3),
+                    round(torchrun_s / worst_s, 1),
                     1.0,
                 )
             )
@@ -182,11 +182,13 @@ def _shutdown_seconds(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], 
         _until_epoch(run)
         guard = run._guards()[0]
         # identity of a process: pid and start time, because pids are reused
-        ours = [guard, *((process.pid, process.start) for process in processes.tree(guard[0]))]
-        began = time.monotonic()
+        run_processes = [guard, *((process.pid, process.start) for process in processes.tree(guard[0]))]
+        start_s = time.monotonic()
         act(run, launcher)
-        _until(lambda: not any(processes.is_alive(pid, start) for pid, start in ours), "the end of all processes")
-        return time.monotonic() - began
+        _until(
+            lambda: not any(processes.is_alive(pid, start) for pid, start in run_processes), "the end of all processes"
+        )
+        return time.monotonic() - start_s
     finally:
         launcher.kill()
         launcher.wait()
@@ -206,9 +208,9 @@ def _until_epoch(run: Run) -> None:
     _until(lambda: run.epoch >= 1, "the first epoch")
 
 
-def _until(condition: Callable[[], object], what: str, limit_s: float = 120.0) -> None:
-    until = time.monotonic() + limit_s
+def _until(condition: Callable[[], object], event: str, limit_s: float = 120.0) -> None:
+    deadline = time.monotonic() + limit_s
     while not condition():
-        if time.monotonic() > until:
-            raise RuntimeError(f"{what} must come within {limit_s:.0f} s, got nothing; this machine is too busy")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{event} must come within {limit_s:.0f} s, got nothing; this machine is too busy")
         time.sleep(0.005)  # poll every 5 ms

@@ -87,8 +87,8 @@ def overlap_rows(case: dict[str, Any], path: str, label: str, *, device: str, li
     run = _launched(case, path, epochs=4, device=device, timeline_every=1)
     run.wait(timeout=limit_s)
     rows = []
-    for line_of in sorted(run.folder.glob("timeline-rank*.jsonl")):
-        lines = [json.loads(line) for line in line_of.read_text().splitlines()]
+    for timeline in sorted(run.folder.glob("timeline-rank*.jsonl")):
+        lines = [json.loads(line) for line in timeline.read_text().splitlines()]
         rows += [{**case, "graph": label, "device": device, **row} for row in hidden_parts(lines[-1])]
     return rows
 
@@ -101,9 +101,9 @@ def hidden_parts(line: dict[str, Any]) -> list[dict[str, Any]]:
     places = dict.fromkeys((span.layer, span.direction) for span in spans)
     rows = []
     for place in places:
-        own = [span for span in spans if (span.layer, span.direction) == place]
+        place_spans = [span for span in spans if (span.layer, span.direction) == place]
         seconds: dict[str, float] = {}
-        for span in own:
+        for span in place_spans:
             if span.what != "transfer":
                 seconds[f"{span.what}_s"] = seconds.get(f"{span.what}_s", 0.0) + span.end - span.start
         rows.append(
@@ -112,9 +112,11 @@ def hidden_parts(line: dict[str, Any]) -> list[dict[str, Any]]:
                 "layer": place[0],
                 "direction": place[1],
                 **{name: round(value, 7) for name, value in seconds.items()},
-                "transfer_s": round(max((s.end - s.start for s in own if s.what == "transfer"), default=0.0), 7),
-                "hidden_share": hidden_share(own),
-                "contended_s": round(_overlap_s(own, ("encode", "decode"), ("central", "marginal")), 7),
+                "transfer_s": round(
+                    max((s.end - s.start for s in place_spans if s.what == "transfer"), default=0.0), 7
+                ),
+                "hidden_share": hidden_share(place_spans),
+                "contended_s": round(_overlap_s(place_spans, ("encode", "decode"), ("central", "marginal")), 7),
             }
         )
     return rows
@@ -130,25 +132,27 @@ def hidden_share(spans: Iterable[Span]) -> float | None:
         >>> hidden_share(spans)
         0.5
     """
-    own = list(spans)
-    central = sum(span.end - span.start for span in own if span.what == "central")
-    if central == 0.0 or all(span.what != "transfer" for span in own):
+    span_list = list(spans)
+    central_s = sum(span.end - span.start for span in span_list if span.what == "central")
+    if central_s == 0.0 or all(span.what != "transfer" for span in span_list):
         return None
-    return round(_overlap_s(own, ("central",), ("transfer",)) / central, 4)
+    return round(_overlap_s(span_list, ("central",), ("transfer",)) / central_s, 4)
 
 
-def _overlap_s(spans: list[Span], some: tuple[str, ...], others: tuple[str, ...]) -> float:
-    """Return the seconds of ``some`` parts during which any of the others ran too."""
+def _overlap_s(spans: list[Span], parts: tuple[str, ...], other_parts: tuple[str, ...]) -> float:
+    """Return the seconds of ``parts`` during which any of the others ran too."""
     total = 0.0
     for span in spans:
-        if span.what in some:
+        if span.what in parts:
             cuts = sorted(
-                (max(span.start, other.start), min(span.end, other.end)) for other in spans if other.what in others
+                (max(span.start, other_span.start), min(span.end, other_span.end))
+                for other_span in spans
+                if other_span.what in other_parts
             )
-            until = span.start  # sweep over the sorted intersections, so that overlapping ones count once
+            sweep_end = span.start  # sweep over the sorted intersections, so that overlapping ones count once
             for start, end in cuts:
-                total += max(0.0, end - max(start, until))
-                until = max(until, end)
+                total += max(0.0, end - max(start, sweep_end))
+                sweep_end = max(sweep_end, end)
     return total
 
 
@@ -178,10 +182,10 @@ def _figures(run: Run) -> dict[str, Any]:
     records = [
         [json.loads(line) for line in path.read_text().splitlines()] for path in run.folder.glob("records-rank*.jsonl")
     ]
-    settled = [max(epoch["epoch_s"] for epoch in epochs) for epochs in zip(*records, strict=True)][2:]
+    epoch_seconds = [max(epoch["epoch_s"] for epoch in epochs) for epochs in zip(*records, strict=True)][2:]
     return {
-        "epoch_s": statistics.median(settled),
-        "fastest_s": min(settled),
+        "epoch_s": statistics.median(epoch_seconds),
+        "fastest_s": min(epoch_seconds),
         "memory_bytes": max(record[-1]["memory_bytes"] for record in records),
         "bytes_sent": sum(record[-1]["bytes_payload"] + record[-1]["bytes_params"] for record in records),
         "first_loss": records[0][0]["loss"],

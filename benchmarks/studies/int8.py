@@ -69,20 +69,22 @@ def int8(
     """
     from gnnqlab.graph import load
 
-    unknown = sorted(set(models) - set(SHAPE))
-    if unknown or not models:
-        raise ValueError(f"models must be among {sorted(SHAPE)}, got {unknown or 'none'}; leave --models out for all")
+    unknown_models = sorted(set(models) - set(SHAPE))
+    if unknown_models or not models:
+        raise ValueError(
+            f"models must be among {sorted(SHAPE)}, got {unknown_models or 'none'}; leave --models out for all"
+        )
     if repeats < 1 or epochs < 1 or seeds < 0:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
     rows = [each for measure in (measure_rounding, measure_dense, measure_edges) for each in measure(repeats=repeats)]
     source = graph_or_digits(graph, GRAPH)
-    loaded = load(source)
+    loaded_graph = load(source)
     for model in models:
-        rows += _epoch_rows(loaded, f"{Path(source).stem}, {model}", model, repeats)
+        rows += _epoch_rows(loaded_graph, f"{Path(source).stem}, {model}", model, repeats)
     if not seeds:
         return rows
-    where: dict[str, Any] = {"epochs": epochs, "seeds": seeds, "first_seed": first_seed, "trainings": trainings}
-    return rows + tango(graph=source, models=models, **where)
+    options: dict[str, Any] = {"epochs": epochs, "seeds": seeds, "first_seed": first_seed, "trainings": trainings}
+    return rows + tango(graph=source, models=models, **options)
 
 
 @by_threads()
@@ -142,40 +144,42 @@ def measure_edges(repeats: int) -> list[dict[str, Any]]:
     x = torch.randn(adj.num_rows, COLUMNS * HEADS, generator=generator)
     edge_rows = torch.randn(adj.num_edges, COLUMNS, generator=generator)
     weights = torch.rand(adj.num_edges, HEADS, generator=generator)
-    at_rows, edge_codes, codes = incidence(adj), quantize(edge_rows), quantize(x)
-    few = quantize(x, bits=4)
-    packed = pack_pairs(few)
-    narrow = x[:, :COLUMNS].contiguous()
+    row_incidence, edge_codes, codes = incidence(adj), quantize(edge_rows), quantize(x)
+    four_bit_codes = quantize(x, bits=4)
+    packed_rows = pack_pairs(four_bit_codes)
+    narrow_rows = x[:, :COLUMNS].contiguous()
     ones = torch.ones(adj.num_edges)
     matrices = {
         "CSR sum": _csr(adj, adj.weights if adj.weights is not None else ones, adj.num_columns),
-        "CSR incidence": _csr(at_rows, ones, adj.num_edges),
+        "CSR incidence": _csr(row_incidence, ones, adj.num_edges),
     }
     contestants: dict[str, Callable[[], object]] = {
         "sum": lambda: spmm(adj, quantize(x)),
         "CSR sum": lambda: matrices["CSR sum"] @ x,
         "float32 sum": lambda: spmm(adj, x),
-        "sum, codes kept": lambda: spmm(adj, few),
-        "sum, packed": lambda: spmm(adj, packed),
-        "sum, packed for it": lambda: spmm(adj, pack_pairs(few)),
-        "incidence": lambda: quantized_sum(at_rows, edge_rows),
-        "incidence, codes written": lambda: spmm(at_rows, quantize(edge_rows)),
-        "incidence, float32": lambda: spmm(at_rows, edge_rows),
-        "incidence, codes kept": lambda: spmm(at_rows, edge_codes),
+        "sum, codes kept": lambda: spmm(adj, four_bit_codes),
+        "sum, packed": lambda: spmm(adj, packed_rows),
+        "sum, packed for it": lambda: spmm(adj, pack_pairs(four_bit_codes)),
+        "incidence": lambda: quantized_sum(row_incidence, edge_rows),
+        "incidence, codes written": lambda: spmm(row_incidence, quantize(edge_rows)),
+        "incidence, float32": lambda: spmm(row_incidence, edge_rows),
+        "incidence, codes kept": lambda: spmm(row_incidence, edge_codes),
         "CSR incidence": lambda: matrices["CSR incidence"] @ edge_rows,
         "heads": lambda: head_sums(adj, weights, quantize(x), heads=HEADS),
         "heads together": lambda: head_sums(adj, weights, codes, heads=HEADS, way="together"),
         "heads apart": lambda: head_sums(adj, weights, codes, heads=HEADS, way="apart"),
-        "add": lambda: int8_sddmm_add(adj, *(quantize(narrow),) * 2),
+        "add": lambda: int8_sddmm_add(adj, *(quantize(narrow_rows),) * 2),
         "dot": lambda: int8_sddmm_dot(adj, *(quantize(x),) * 2, heads=HEADS),
     }
-    of_pairs = f"SPMM of packed int4 rows, {_megabytes(packed.codes)}"
-    of_int8, of_floats = (f"{name} rows, {_megabytes(rows)}" for name, rows in (("int8", few.codes), ("float32", x)))
+    pair_label = f"SPMM of packed int4 rows, {_megabytes(packed_rows.codes)}"
+    int8_label, float_label = (
+        f"{name} rows, {_megabytes(rows)}" for name, rows in (("int8", four_bit_codes.codes), ("float32", x))
+    )
     pairs = [
-        Pair(f"{of_pairs}, codes kept", "sum, packed", "sum, codes kept", of_int8),
-        Pair(f"{of_pairs}, codes kept", "sum, packed", "float32 sum", of_floats),
-        Pair(f"{of_pairs}, packed for this sum", "sum, packed for it", "sum, codes kept", of_int8),
-        Pair(f"SPMM of {of_int8}, codes kept", "sum, codes kept", "float32 sum", of_floats),
+        Pair(f"{pair_label}, codes kept", "sum, packed", "sum, codes kept", int8_label),
+        Pair(f"{pair_label}, codes kept", "sum, packed", "float32 sum", float_label),
+        Pair(f"{pair_label}, packed for this sum", "sum, packed for it", "sum, codes kept", int8_label),
+        Pair(f"SPMM of {int8_label}, codes kept", "sum, codes kept", "float32 sum", float_label),
         Pair("SPMM of int8 rows", "sum", "CSR sum", "torch.sparse CSR", 2.0),
         Pair("SPMM incidence", "incidence", "CSR incidence", "torch.sparse CSR", 2.0),
         Pair("SPMM incidence", "incidence", "incidence, codes written", "quantized, then summed"),
@@ -184,7 +188,7 @@ def measure_edges(repeats: int) -> list[dict[str, Any]]:
         Pair("SPMM multi-head, one pass, codes kept", "heads together", "heads apart", "a pass for each head"),
     ]
     try:
-        contestants |= _dgl_sums(adj, x, narrow, edge_rows, weights)
+        contestants |= _dgl_sums(adj, x, narrow_rows, edge_rows, weights)
     except ImportError as error:
         print(f"bench int8: DGL does not import ({error}), so its rows are omitted", flush=True)
     else:
@@ -221,31 +225,31 @@ def _dense_rows(width: int, repeats: int) -> list[dict[str, Any]]:
     pairs = []
     for scale in ("row", "tensor"):
         products = Int8Products(scale=scale).build()
-        of_x, of_w = products.operand(x), products.weight(weight)
-        of_dy = products.operand(gradient)
+        x_codes, w_codes = products.operand(x), products.weight(weight)
+        dy_codes = products.operand(gradient)
         floats = {"X W": (x, weight), "dY W.T": (gradient, weight), "X.T dY": (x, gradient)}
-        codes = {"X W": (of_x, of_w), "dY W.T": (of_dy, of_w), "X.T dY": (of_x, of_dy)}
-        for name, transposed, out in (("X W", "", y), ("dY W.T", "b", y), ("X.T dY", "a", dw)):
-            ours, reused = f"{name}, scale by {scale}", f"{name}, scale by {scale}, codes kept"
-            contestants[ours] = _product(products, floats[name], transposed, out)
-            contestants[reused] = _product(products, codes[name], transposed, out)
+        codes = {"X W": (x_codes, w_codes), "dY W.T": (dy_codes, w_codes), "X.T dY": (x_codes, dy_codes)}
+        for name, transposed_factor, out in (("X W", "", y), ("dY W.T", "b", y), ("X.T dY", "a", dw)):
+            metric, reused_metric = f"{name}, scale by {scale}", f"{name}, scale by {scale}, codes kept"
+            contestants[metric] = _product(products, floats[name], transposed_factor, out)
+            contestants[reused_metric] = _product(products, codes[name], transposed_factor, out)
             goal = GEMM_GOALS[width] if name == "X W" else None
-            pairs.append(Pair(ours, ours, f"float32 {name}", "torch float32", goal))
+            pairs.append(Pair(metric, metric, f"float32 {name}", "torch float32", goal))
             if name == "X W":
-                pairs.append(Pair(ours, ours, "bfloat16 X W", "bfloat16, float32 sums"))
-            pairs.append(Pair(reused, reused, ours, "quantized again", 1.6 if name == "X W" else None))
+                pairs.append(Pair(metric, metric, "bfloat16 X W", "bfloat16, float32 sums"))
+            pairs.append(Pair(reused_metric, reused_metric, metric, "quantized again", 1.6 if name == "X W" else None))
     case = f"{ROWS} x {width} by {width} x {width}, {torch.get_num_threads()} thread(s), {int8_instructions()}, "
     return compare(case + instructions(), contestants, pairs, repeats)
 
 
-def _product(products: Any, factors: tuple[Any, Any], transposed: str, out: Any) -> Callable[[], object]:
+def _product(products: Any, factors: tuple[Any, Any], transposed_factor: str, out: Any) -> Callable[[], object]:
     """Return a product that quantizes float32 factors first: weights with one scale, rows by the products' settings."""
 
     def run() -> object:
         products.begin()
         a, b = products.operand(factors[0]), factors[1]
-        b = products.operand(b) if transposed == "a" else products.weight(b)
-        return products.mm(a, b, transposed=transposed, out=out)
+        b = products.operand(b) if transposed_factor == "a" else products.weight(b)
+        return products.mm(a, b, transposed=transposed_factor, out=out)
 
     return run
 
@@ -263,7 +267,9 @@ def _csr(matrix: Adjacency, weights: Any, columns: int) -> Any:
         return torch.sparse_csr_tensor(matrix.indptr, matrix.indices.long(), weights, shape, check_invariants=True)
 
 
-def _dgl_sums(adj: Adjacency, x: Any, narrow: Any, edge_rows: Any, weights: Any) -> dict[str, Callable[[], object]]:
+def _dgl_sums(
+    adj: Adjacency, x: Any, narrow_rows: Any, edge_rows: Any, weights: Any
+) -> dict[str, Callable[[], object]]:
     """Return DGL's own products; its edges are numbered by destination, like ours."""
     import dgl.function as fn
     from dgl import ops
@@ -282,7 +288,7 @@ def _dgl_sums(adj: Adjacency, x: Any, narrow: Any, edge_rows: Any, weights: Any)
         "DGL sum": sums,
         "DGL incidence": lambda: ops.copy_e_sum(graph, edge_rows),
         "DGL heads": lambda: ops.u_mul_e_sum(graph, heads, weights.unsqueeze(-1)),
-        "DGL add": lambda: ops.u_add_v(graph, narrow, narrow),
+        "DGL add": lambda: ops.u_add_v(graph, narrow_rows, narrow_rows),
         "DGL dot": lambda: ops.u_dot_v(graph, heads, heads),
     }
 

@@ -47,9 +47,9 @@ class _MessageObserver(Observer):
     def on_message_encoded(self, event: MessageEncoded) -> None:
         if event.epoch >= self.since:
             # The seed is fixed, so that the same rows are taken in every epoch.
-            drawn = torch.randperm(len(event.values), generator=torch.Generator().manual_seed(0))[: self.most]
+            sample = torch.randperm(len(event.values), generator=torch.Generator().manual_seed(0))[: self.most]
             key = RowsKey(event.direction, event.layer), int(event.node_ids.min())
-            self.of.setdefault(key, []).append(event.values[drawn])
+            self.of.setdefault(key, []).append(event.values[sample])
 
 
 def late_rows(
@@ -86,7 +86,7 @@ def late_rows(
     if not 2 <= last <= epochs:
         raise ValueError(f"last must lie between 2 and the {epochs} epochs of the training, got {last}")
     threads, observers = observed_workers(_MessageObserver, graph, model, workers=2, system=system, seed=seed)
-    sampled: dict[tuple[RowsKey, int], list[Tensor]] = {}
+    sampled_rows: dict[tuple[RowsKey, int], list[Tensor]] = {}
     for observer in observers:
         assert isinstance(observer, _MessageObserver)
         observer.most, observer.since = max(1, most // 2), epochs - last
@@ -94,9 +94,9 @@ def late_rows(
         threads.step(epoch)
     for observer in observers:
         assert isinstance(observer, _MessageObserver)
-        sampled |= observer.of
+        sampled_rows |= observer.of
     messages: dict[RowsKey, list[Tensor]] = {}
-    for (place, _), rows in sorted(sampled.items(), key=lambda item: item[0]):
+    for (place, _), rows in sorted(sampled_rows.items(), key=lambda item: item[0]):
         messages.setdefault(place, []).append(torch.stack(rows))  # T x (n, D) -> (T, n, D)
     return {place: torch.cat(rows, dim=1) for place, rows in messages.items()}
 
@@ -122,19 +122,19 @@ def late_error(cache: Any, codec: Codec, rows: Tensor, bits: int) -> LateError:
     ends = []
     for rank in range(2):
         route = Route(peer=1 - rank, rows=places, ids=places, first=0 if rank else None)
-        to, of = ((), (route,)) if rank else ((route,), ())
-        plan = Plan(rank=rank, workers=2, send=to, receive=of, accumulate=False)
+        send_routes, receive_routes = ((), (route,)) if rank else ((route,), ())
+        plan = Plan(rank=rank, workers=2, send=send_routes, receive=receive_routes, accumulate=False)
         wires = ChannelFactory(
             transport=LoopbackTransport(mail, rank), codec=codec, bits=Fixed(bits=bits), cache=at_work(cache)
         )
         ends.append(wires.channel(ExchangeKey(0, "forward"), plan))
-    squared, energy, total = 0.0, 0.0, torch.zeros(count, columns, dtype=torch.float64)
-    for epoch, sent in enumerate(rows):
+    noise, energy, total = 0.0, 0.0, torch.zeros(count, columns, dtype=torch.float64)
+    for epoch, sent_rows in enumerate(rows):
         # Both ends post before the receiver decodes; worker 0 only sends, worker 1 only receives.
-        coming = [end.post(sent.contiguous(), torch.zeros(count, columns), epoch=epoch) for end in ends]
-        error = coming[1].decode().double() - sent
+        transfers = [end.post(sent_rows.contiguous(), torch.zeros(count, columns), epoch=epoch) for end in ends]
+        error = transfers[1].decode().double() - sent_rows
         total += error
         if 2 * epoch >= epochs:
-            squared, energy = squared + float(error.square().sum()), energy + float(sent.double().square().sum())
-    whole = float(rows.double().sum(0).square().sum())
-    return LateError(squared / energy if energy else 0.0, float(total.square().sum()) / whole if whole else 0.0)
+            noise, energy = noise + float(error.square().sum()), energy + float(sent_rows.double().square().sum())
+    norm = float(rows.double().sum(0).square().sum())
+    return LateError(noise / energy if energy else 0.0, float(total.square().sum()) / norm if norm else 0.0)

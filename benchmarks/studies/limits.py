@@ -71,11 +71,11 @@ def limits(
     from gnnqlab.graph.sources import load
     from gnnqlab.train.config.configure import configure
 
-    known = [name for name in SHAPES if name != "gat"]
-    if strange := sorted(set(models) - set(known)):
-        raise ValueError(f"models must be among {known}, whose work is counted, got {strange}")
-    if others := sorted(set(workers) - set(SYSTEMS)):
-        raise ValueError(f"workers must be among {list(SYSTEMS)}, got {others}")
+    known_models = [name for name in SHAPES if name != "gat"]
+    if unknown_models := sorted(set(models) - set(known_models)):
+        raise ValueError(f"models must be among {known_models}, whose work is counted, got {unknown_models}")
+    if other_workers := sorted(set(workers) - set(SYSTEMS)):
+        raise ValueError(f"workers must be among {list(SYSTEMS)}, got {other_workers}")
     if epochs <= SETTLING:
         raise ValueError(f"epochs must be at least {SETTLING + 1}, the first {SETTLING} do not count, got {epochs}")
     rows = []
@@ -84,14 +84,14 @@ def limits(
         if path is None:
             print(f"bench limits: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
-        whole = load(path)
+        loaded_graph = load(path)
         for model in models:
             for number in workers:
-                joined: dict[str, Any] = {} if number == 1 else {"hosts": number, "link": link, "wire": "paced"}
+                link_settings: dict[str, Any] = {} if number == 1 else {"hosts": number, "link": link, "wire": "paced"}
                 shape = SHAPES[model] if hidden is None else {**SHAPES[model], "hidden": hidden}
                 config = configure(
-                    whole, model=model, system=SYSTEMS[number], workers=number, epochs=epochs, evaluate_every=0,
-                    threads_per_worker=1, **joined, **shape,
+                    loaded_graph, model=model, system=SYSTEMS[number], workers=number, epochs=epochs, evaluate_every=0,
+                    threads_per_worker=1, **link_settings, **shape,
                 )  # fmt: skip
                 rows += _measure_limits(Path(path).stem if path.endswith(".npz") else path, config, repeats)
     return rows
@@ -101,27 +101,27 @@ def table(case: str, found: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of :func:`gnnqlab.course.experiments.limits.limits_table`."""
     rows = []
     for part, line in found.iterrows():
-        measured, limit = float(line["measured (ms)"]), float(line["limit (ms)"])
+        measured_ms, limit_ms = float(line["measured (ms)"]), float(line["limit (ms)"])
         if part == OTHER:
-            rows.append(row(case, str(part), measured, "ms", "", None, None))
+            rows.append(row(case, str(part), measured_ms, "ms", "", None, None))
         else:
-            rows.append(row(case, str(part), measured, "ms", _LIMIT, limit, limit / measured))
+            rows.append(row(case, str(part), measured_ms, "ms", _LIMIT, limit_ms, limit_ms / measured_ms))
     return rows
 
 
 def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text: each part with its limit, and its share of the epoch."""
-    epochs = {each["case"]: each["value"] for each in rows if each["figure"] == EPOCH}
+    epochs = {entry["case"]: entry["value"] for entry in rows if entry["figure"] == EPOCH}
     return [
         {
-            "case": each["case"],
-            "part": each["figure"],
-            "measured (ms)": f"{each['value']:.4g}",
-            "limit (ms)": "none" if each["rival_value"] is None else f"{each['rival_value']:.4g}",
-            "measured / limit": "" if each["ratio"] is None else f"{1 / each['ratio']:.2f}",
-            "share": f"{100 * each['value'] / epochs[each['case']]:.1f} %",
+            "case": entry["case"],
+            "part": entry["figure"],
+            "measured (ms)": f"{entry['value']:.4g}",
+            "limit (ms)": "none" if entry["rival_value"] is None else f"{entry['rival_value']:.4g}",
+            "measured / limit": "" if entry["ratio"] is None else f"{1 / entry['ratio']:.2f}",
+            "share": f"{100 * entry['value'] / epochs[entry['case']]:.1f} %",
         }
-        for each in rows
+        for entry in rows
     ]
 
 
@@ -134,10 +134,10 @@ def _measure_limits(name: str, config: RunConfig, repeats: int) -> list[dict[str
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
         fit = f"{__name__}:fit_counted"
         with launch(config, root=root, prepare=prepare, fit=fit) as run:  # leaving it waits until the machine is idle
-            found, label = _with_limits(run.wait(), config), run.summary["link"]
+            part_limits, label = _with_limits(run.wait(), config), run.summary["link"]
     suffix = f" over {label}" if config.workers > 1 else ""
     shape = f"{config.model.name} {config.model.layers} x {config.model.hidden}"
-    return table(f"{name}, {shape}, {config.workers} worker(s), {config.system.name}{suffix}", found)
+    return table(f"{name}, {shape}, {config.workers} worker(s), {config.system.name}{suffix}", part_limits)
 
 
 def _with_limits(run: Run, config: RunConfig) -> pd.DataFrame:
@@ -148,18 +148,27 @@ def _with_limits(run: Run, config: RunConfig) -> pd.DataFrame:
     from gnnqlab.launch.calibrate import estimate_host_bytes
 
     records, summary = run.records, run.summary
-    settled = records[records["epoch"] >= SETTLING]
+    settled_records = records[records["epoch"] >= SETTLING]
     phases = sorted({phase for part in PARTS.values() for phase in part} | {EPOCH})
-    means = settled.groupby("epoch")[[f"{phase}_s" for phase in phases]].mean().median()
+    means = settled_records.groupby("epoch")[[f"{phase}_s" for phase in phases]].mean().median()
     # Each worker has measured its own least seconds and written them to a file of the run.
-    least = pd.DataFrame([json.loads((run.folder / _LEAST.format(rank)).read_text()) for rank in range(config.workers)])
+    least_seconds = pd.DataFrame(
+        [json.loads((run.folder / _LEAST.format(rank)).read_text()) for rank in range(config.workers)]
+    )
     wire_s = 0.0
     if rate := summary.get("link_bytes_per_s"):
-        sent = settled.groupby("epoch")[["bytes_payload", "bytes_params", "bytes_headers"]].sum().sum(axis=1).median()
-        wire_s = estimate_host_bytes(sent, records["bytes_gradients"].max(), config.workers, summary["hosts"]) / rate
+        sent_bytes = (
+            settled_records.groupby("epoch")[["bytes_payload", "bytes_params", "bytes_headers"]]
+            .sum()
+            .sum(axis=1)
+            .median()
+        )
+        wire_s = (
+            estimate_host_bytes(sent_bytes, records["bytes_gradients"].max(), config.workers, summary["hosts"]) / rate
+        )
     return limits_table(
         {phase: float(means[f"{phase}_s"]) for phase in phases},
-        {str(part): float(each) for part, each in least.mean().items()},
+        {str(part): float(each) for part, each in least_seconds.mean().items()},
         wire_s=wire_s,
         overlapped=config.workers > 1,
     )
@@ -177,11 +186,11 @@ def fit_counted(config: RunConfig, folder: Path, rank: int, workers: int, heartb
     from gnnqlab.train.loop.fit import fit
     from gnnqlab.train.loop.trainer import Trainer
 
-    seen: list[tuple[Trainer, Work]] = []
-    fit(config, folder, rank, workers, heartbeat, watch=lambda trainer: seen.append((trainer, count(trainer))))
-    [(trainer, work)] = seen
+    pairs: list[tuple[Trainer, Work]] = []
+    fit(config, folder, rank, workers, heartbeat, watch=lambda trainer: pairs.append((trainer, count(trainer))))
+    [(trainer, work)] = pairs
     rates = Rates(repeats=json.loads((folder / _REPEATS).read_text()))
     if workers > 1:
         dist.barrier()  # measure rates at the same time, so that workers share memory bandwidth as in training
-    found = least_s(work, rates, coded=coded_bytes(trainer))
-    (folder / _LEAST.format(rank)).write_text(json.dumps(found))
+    least_seconds = least_s(work, rates, coded=coded_bytes(trainer))
+    (folder / _LEAST.format(rank)).write_text(json.dumps(least_seconds))

@@ -84,7 +84,7 @@ def over_link(
     rows = []
     for model in models:
         for number in workers:
-            shared: dict[str, Any] = {
+            shared_settings: dict[str, Any] = {
                 "model": model,
                 "workers": number,
                 "epochs": epochs,
@@ -92,7 +92,7 @@ def over_link(
                 "hosts": hosts,
             }
             configs = [
-                configure(source, link=link, comm_share=comm_share, **shared, **CONTESTANTS[name])
+                configure(source, link=link, comm_share=comm_share, **shared_settings, **CONTESTANTS[name])
                 for name in contestants
             ]
             rows += _side_by_side(dict(zip(contestants, resolve_comm_share(configs), strict=True)), repeats)
@@ -102,11 +102,11 @@ def over_link(
 
 
 def _side_by_side(contestants: Mapping[str, RunConfig], repeats: int) -> list[dict[str, Any]]:
-    found = measure_in_turn({ALONE: contestants["vanilla"], **contestants}, repeats)
+    measurements = measure_in_turn({ALONE: contestants["vanilla"], **contestants}, repeats)
     config = contestants["vanilla"]
     assert config.launch.hosts is not None
-    case = f"{config.model.name}, {config.workers} workers, {found['vanilla'][0].label}"
-    return _Table(case, config.workers // config.launch.hosts, found).rows()
+    case = f"{config.model.name}, {config.workers} workers, {measurements['vanilla'][0].label}"
+    return _Table(case, config.workers // config.launch.hosts, measurements).rows()
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class _Table:
         rows = [
             self._row("communication share of Vanilla", share, "", "", None, None),
             self._row(EPOCH, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, contestant="vanilla"),
-            self._limited("vanilla", WIRE, self._median("vanilla", "wire"), 1.1, main=True),
+            self._limited("vanilla", WIRE, self._median("vanilla", "wire"), 1.1, has_goal=True),
         ]
         for name in self.found:
             if name not in ("vanilla", ALONE):
@@ -132,52 +132,58 @@ class _Table:
         return rows
 
     def _compared_with_vanilla(self, name: str) -> list[dict[str, Any]]:
-        main = name in WITH_GOALS  # the others are ablations of it
+        has_goal = name in WITH_GOALS  # the others are ablations of it
         epoch_s, alone_s = self._median(name, "epoch_s"), self._median(ALONE, "compute_s")
         assign_s = self._median(name, "assign_s")
-        speed, of_alone = (SPEED_GOALS.get(self.a_host), 0.8) if main else (None, None)
+        speed, alone_goal = (SPEED_GOALS.get(self.a_host), 0.8) if has_goal else (None, None)
         rows = [
             *self._whole(name),
             self._faster(name, EPOCH, "epoch_s", "s", speed),
-            self._row(EPOCH, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, of_alone, contestant=name),
-            self._faster(name, "exposed communication", "comm_s", "s", 1 / 0.15 if main else None),
+            self._row(EPOCH, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, alone_goal, contestant=name),
+            self._faster(name, "exposed communication", "comm_s", "s", 1 / 0.15 if has_goal else None),
             self._faster(name, "bytes an epoch", "bytes_sent", "B", None),
-            self._limited(name, CODEC, self._median(name, "quant_s") / epoch_s, 0.05, main=main),
-            self._limited(name, WIRE, self._median(name, "wire"), 1.1, main=main),
-            self._limited(name, WIRE_ITSELF, self._median(name, "wire_itself"), 1.1, main=False),
+            self._limited(name, CODEC, self._median(name, "quant_s") / epoch_s, 0.05, has_goal=has_goal),
+            self._limited(name, WIRE, self._median(name, "wire"), 1.1, has_goal=has_goal),
+            self._limited(name, WIRE_ITSELF, self._median(name, "wire_itself"), 1.1, has_goal=False),
         ]
         if assign_s:
-            rows.append(self._limited(name, "assignment, share of wall-clock", assign_s / epoch_s, 0.005, main=main))
+            rows.append(
+                self._limited(name, "assignment, share of wall-clock", assign_s / epoch_s, 0.005, has_goal=has_goal)
+            )
         return rows
 
     def _whole(self, name: str) -> list[dict[str, Any]]:
         """Return rows of the whole training, with first epoch and assignments, and of the assignments' CPU time."""
-        trainings = [one.training for one in self.found[name] if one.training is not None]
-        others = [one.training for one in self.found["vanilla"] if one.training is not None]
-        if not trainings or not others:
+        trainings = [run.training for run in self.found[name] if run.training is not None]
+        rivals = [run.training for run in self.found["vanilla"] if run.training is not None]
+        if not trainings or not rivals:
             return []
-        ours, theirs = (statistics.median(one.train_s for one in each) for each in (trainings, others))
-        rows = [self._row("whole training", ours, "s", "vanilla", theirs, theirs / ours, contestant=name)]
-        if taken := statistics.median(one.assign_cpu_s for one in trainings):
+        total_s, rival_s = (statistics.median(training.train_s for training in each) for each in (trainings, rivals))
+        rows = [self._row("whole training", total_s, "s", "vanilla", rival_s, rival_s / total_s, contestant=name)]
+        if assign_s := statistics.median(training.assign_cpu_s for training in trainings):
             metric = "assignments in the background, processor time"
-            rows.append(self._row(metric, taken, "s", "whole training", ours, taken / ours, contestant=name))
+            rows.append(
+                self._row(metric, assign_s, "s", "whole training", total_s, assign_s / total_s, contestant=name)
+            )
         return rows
 
     def _median(self, name: str, value: str) -> float:
-        return statistics.median(getattr(one, value) for one in self.found[name])
+        return statistics.median(getattr(run, value) for run in self.found[name])
 
     def _row(self, metric: str, value: float, unit: str, *rival: Any, contestant: str = "") -> dict[str, Any]:
         return row(self.case, metric, value, unit, *rival, contestant=contestant)
 
     def _faster(self, name: str, metric: str, value: str, unit: str, goal: float | None) -> dict[str, Any]:
         """Return a row compared with Vanilla's; the goal is a value ``goal`` times less."""
-        ours, other = self._median(name, value), self._median("vanilla", value)
-        return self._row(metric, ours, unit, "vanilla", other, other / max(ours, 1e-9), goal, contestant=name)
+        figure, rival_figure = self._median(name, value), self._median("vanilla", value)
+        return self._row(
+            metric, figure, unit, "vanilla", rival_figure, rival_figure / max(figure, 1e-9), goal, contestant=name
+        )
 
-    def _limited(self, name: str, metric: str, value: float, most: float, *, main: bool) -> dict[str, Any]:
+    def _limited(self, name: str, metric: str, value: float, limit: float, *, has_goal: bool) -> dict[str, Any]:
         """Return a row compared with the largest value allowed."""
-        goal = 1.0 if main else None
-        return self._row(metric, value, "", "at most", most, most / max(value, 1e-9), goal, contestant=name)
+        goal = 1.0 if has_goal else None
+        return self._row(metric, value, "", "at most", limit, limit / max(value, 1e-9), goal, contestant=name)
 
 
 def _accuracies(source: Any, model: str, workers: int, seeds: int, first_seed: int) -> list[dict[str, Any]]:
@@ -197,9 +203,9 @@ def _accuracies(source: Any, model: str, workers: int, seeds: int, first_seed: i
         )
 
 
-def _score_row(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
-    ours, theirs = scores_of(found["adaqp"]), scores_of(found["vanilla"])
-    difference, rival_value = paired_difference(ours, theirs), 100 * statistics.fmean(theirs)
+def _score_row(case: str, trainings: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+    scores, rival_scores = scores_of(trainings["adaqp"]), scores_of(trainings["vanilla"])
+    difference, rival_value = paired_difference(scores, rival_scores), 100 * statistics.fmean(rival_scores)
     rival = ("vanilla, per cent", rival_value, 0.3 / max(abs(difference.points), 1e-9), 1.0)
     detail = f" (95 % interval ± {difference.half:.2f})"
     metric = "test score, points above vanilla"

@@ -38,19 +38,19 @@ def live(repeats: int = 8) -> list[dict[str, Any]]:
         Rows, see :func:`benchmarks.registry.measure`.
     """
     kernel = all(importlib.util.find_spec(name) is not None for name in ("jupyter_client", "ipykernel"))
-    found = _in_kernel(repeats) if kernel else alternate(repeats)
-    with_s, without_s = found["epoch_s"]["with"], found["epoch_s"]["without"]
-    ratios = [theirs / ours for ours, theirs in zip(with_s, without_s, strict=True)]
-    shares = {name: statistics.median(found["process"][name]) for name in ("with", "without")}
+    measurements = _in_kernel(repeats) if kernel else alternate(repeats)
+    watched_s, unwatched_s = measurements["epoch_s"]["with"], measurements["epoch_s"]["without"]
+    ratios = [rival_s / epoch_s for epoch_s, rival_s in zip(watched_s, unwatched_s, strict=True)]
+    shares = {name: statistics.median(measurements["process"][name]) for name in ("with", "without")}
     case = f"{GRAPH}, adaqp, two workers, view in {'a kernel' if kernel else 'this process'}"
     return [
         row(
             case,
             "median epoch while watched",
-            statistics.median(with_s),
+            statistics.median(watched_s),
             "s",
             "the same run unwatched",
-            statistics.median(without_s),
+            statistics.median(unwatched_s),
             statistics.median(ratios),
             GOAL,
             detail=f" (of {repeats} pairs of blocks: {min(ratios):.3f} to {max(ratios):.3f})",
@@ -95,25 +95,25 @@ def alternate(repeats: int) -> dict[str, dict[str, list[float]]]:
                             True  # open it as a page would; this cost occurs once and is not measured
                         )
                         time.sleep(1.0)
-                    begun_s, spent_s, first = time.monotonic(), time.process_time(), run.epoch + 1
+                    start_s, cpu_start_s, first_epoch = time.monotonic(), time.process_time(), run.epoch + 1
                     time.sleep(BLOCK_S)
-                    blocks.append((name, first, run.epoch))
-                    process[name].append((time.process_time() - spent_s) / (time.monotonic() - begun_s))
+                    blocks.append((name, first_epoch, run.epoch))
+                    process[name].append((time.process_time() - cpu_start_s) / (time.monotonic() - start_s))
                     if view is not None:  # its thread must end, or it would run in the next block
                         view.close()
                         _wait_for_threads()
         records = run.records
-    slowest = records.groupby("epoch")["epoch_s"].max()
+    slowest_s = records.groupby("epoch")["epoch_s"].max()
     epoch_s: dict[str, list[float]] = {"with": [], "without": []}
-    for name, first, end in blocks:
-        epoch_s[name].append(float(np.median(slowest[(slowest.index >= first) & (slowest.index < end)])))
+    for name, first_epoch, end in blocks:
+        epoch_s[name].append(float(np.median(slowest_s[(slowest_s.index >= first_epoch) & (slowest_s.index < end)])))
     return {"epoch_s": epoch_s, "process": process}
 
 
 def _wait_for_threads() -> None:
     """Wait until the thread of the closed view has ended."""
-    until = time.monotonic() + 10
-    while any(thread.name.startswith("gnnqlab") for thread in threading.enumerate()) and time.monotonic() < until:
+    deadline = time.monotonic() + 10
+    while any(thread.name.startswith("gnnqlab") for thread in threading.enumerate()) and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
@@ -138,5 +138,5 @@ def _in_kernel(repeats: int) -> dict[str, dict[str, list[float]]]:
     if reply["content"]["status"] != "ok":
         raise RuntimeError(f"a kernel must be able to watch a run, got {''.join(output)}")
     answer = [line for line in "".join(output).splitlines() if line.startswith("{")]  # skip the kernel's own messages
-    found: dict[str, dict[str, list[float]]] = json.loads(answer[-1])
-    return found
+    results: dict[str, dict[str, list[float]]] = json.loads(answer[-1])
+    return results

@@ -78,18 +78,18 @@ def memory(
     from gnnqlab.nn.models.registry import MODELS
     from gnnqlab.systems.registry import SYSTEMS
 
-    for name, names, known in (("parts", parts, PARTS), ("models", models, MODELS), ("systems", systems, SYSTEMS)):
-        strange = [each for each in names or () if each not in known]
-        if strange:
-            raise ValueError(f"{name} must be among {list(known)}, got {strange}")
+    for name, names, choices in (("parts", parts, PARTS), ("models", models, MODELS), ("systems", systems, SYSTEMS)):
+        unknown_names = [each for each in names or () if each not in choices]
+        if unknown_names:
+            raise ValueError(f"{name} must be among {list(choices)}, got {unknown_names}")
     if epochs is not None and epochs < 2:
         raise ValueError(f"epochs must be at least 2, the first of which is not counted, got {epochs}")
     source, rows = graph or GRAPH, []
-    in_turn = list(GOALS) if models is None else list(models)
+    sar_models = list(GOALS) if models is None else list(models)
     if "peaks" in parts:
-        rows += [each for model in in_turn for each in _peaks(model, source, epochs)]
+        rows += [each for model in sar_models for each in _peaks(model, source, epochs)]
     if "seconds" in parts:
-        rows += [each for model in in_turn for each in _time_recomputation(model, source)]
+        rows += [each for model in sar_models for each in _time_recomputation(model, source)]
     if "foreseen" in parts:
         recipes = list(SYSTEMS if systems is None else systems)
         rows += [_predicted(name, model, source, epochs) for model in models or ("gcn",) for name in recipes]
@@ -110,17 +110,17 @@ def live_rows(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
 
     nodes, columns = LIVE
     graph, rows = sbm(nodes, 8, 10, features=columns), []
-    whole = 0.0
+    base_count = 0.0
     for model in sorted(MODELS) if models is None else models:
         shape = ModelSettings(name=model, layers=3, hidden=columns)
-        for workers, keep in [*((1, keep) for keep in LEVELS), (2, "none"), (2, "selective")]:
-            found = live_matrices(graph, shape, keep, workers=workers)
-            whole = found if keep == "none" else whole
-            most = MOST_LIVE.get((model, workers, keep))
-            case = f"{model}, {workers} worker{'s' * (workers > 1)}, {keep}"
-            figure = "live matrices at the peak" + (f" (at most {most:g})" if most else "")
-            rival, ratio, goal = ("goal", most / found, 1.0) if most else ("none", whole / found, None)
-            rows.append(row(case, figure, found, "nodes x hidden", rival, most or whole, ratio, goal))
+        for workers, level in [*((1, level) for level in LEVELS), (2, "none"), (2, "selective")]:
+            count = live_matrices(graph, shape, level, workers=workers)
+            base_count = count if level == "none" else base_count
+            limit = MOST_LIVE.get((model, workers, level))
+            case = f"{model}, {workers} worker{'s' * (workers > 1)}, {level}"
+            figure = "live matrices at the peak" + (f" (at most {limit:g})" if limit else "")
+            rival, ratio, goal = ("goal", limit / count, 1.0) if limit else ("none", base_count / count, None)
+            rows.append(row(case, figure, count, "nodes x hidden", rival, limit or base_count, ratio, goal))
     return rows
 
 
@@ -149,41 +149,45 @@ def saved_rows_by_layer(graph: Graph, shapes: list[ModelSettings], *, epochs: in
     rows = []
     for shape in shapes:
         unit, matrix = "nodes x hidden", 4 * graph.num_nodes * shape.hidden
-        saved = {keep: saved_bytes_by_layer(graph, shape, keep) for keep in LEVELS}
-        for (layer, kind), count in saved["none"].items():
-            case, less = f"{shape.name}, layer {layer}", saved["selective"].get((layer, kind), 0)
-            rows.append(row(case, f"kept: {kind}", count / matrix, unit, "selective", less / matrix, None))
-        whole = {keep: sum(found.values()) / matrix for keep, found in saved.items()}
+        saved_bytes = {level: saved_bytes_by_layer(graph, shape, level) for level in LEVELS}
+        for (layer, kind), count in saved_bytes["none"].items():
+            case, selective_bytes = f"{shape.name}, layer {layer}", saved_bytes["selective"].get((layer, kind), 0)
+            rows.append(row(case, f"kept: {kind}", count / matrix, unit, "selective", selective_bytes / matrix, None))
+        totals = {level: sum(counts.values()) / matrix for level, counts in saved_bytes.items()}
         seconds = recompute_seconds(graph, shape, epochs=epochs)
-        spent = {keep: median(of) for keep, of in seconds.items()}
-        for keep in LEVELS[1:]:
-            case, range_ = f"{shape.name}, {keep}", f"{min(seconds[keep]):.3g} to {max(seconds[keep]):.3g} s"
-            ratio = whole["none"] / whole[keep] if whole[keep] else None
-            rows.append(row(case, "kept by all layers", whole[keep], unit, "none", whole["none"], ratio))
-            ratio = spent["none"] / spent[keep]
-            rows.append(row(case, "epoch", spent[keep], "s", "none", spent["none"], ratio, detail=f" ({range_})"))
+        median_s = {level: median(values) for level, values in seconds.items()}
+        for level in LEVELS[1:]:
+            case, range_ = f"{shape.name}, {level}", f"{min(seconds[level]):.3g} to {max(seconds[level]):.3g} s"
+            ratio = totals["none"] / totals[level] if totals[level] else None
+            rows.append(row(case, "kept by all layers", totals[level], unit, "none", totals["none"], ratio))
+            ratio = median_s["none"] / median_s[level]
+            rows.append(
+                row(case, "epoch", median_s[level], "s", "none", median_s["none"], ratio, detail=f" ({range_})")
+            )
     return rows
 
 
 def peaks(found: DataFrame) -> dict[str, float]:
     """Return megabytes by purpose, and of ``all purposes``, of the worst worker in the last counted epoch."""
-    last = found[found["epoch"] == found["epoch"].max()]
-    by_purpose = {str(name): float(count) / 1e6 for name, count in last.groupby("purpose")["peak_bytes"].max().items()}
-    return {**by_purpose, "all purposes": float(last.groupby("rank")["bytes"].sum().max()) / 1e6}
+    last_records = found[found["epoch"] == found["epoch"].max()]
+    peaks_by_purpose = {
+        str(name): float(count) / 1e6 for name, count in last_records.groupby("purpose")["peak_bytes"].max().items()
+    }
+    return {**peaks_by_purpose, "all purposes": float(last_records.groupby("rank")["bytes"].sum().max()) / 1e6}
 
 
 def _peaks(model: str, graph: str, epochs: int | None) -> list[dict[str, Any]]:
     """Return the rows of SAR's bytes compared with Vanilla's."""
-    whole, rows = _measured_peaks("vanilla", {}, model, graph, epochs), []
+    vanilla_peaks, rows = _measured_peaks("vanilla", {}, model, graph, epochs), []
     for depth in (0, 1):
-        ours, case = (
+        sar_peaks, case = (
             _measured_peaks("sar", {"depth": depth}, model, graph, epochs),
             _case(graph, model, f"depth {depth}"),
         )
-        for figure, wanted in (("halo", GOALS.get(model)), ("all purposes", None)):
-            value, rival = ours[figure], whole[figure]
+        for figure, goal in (("halo", GOALS.get(model)), ("all purposes", None)):
+            value, rival = sar_peaks[figure], vanilla_peaks[figure]
             ratio = rival / value if value else None
-            rows.append(row(case, f"{figure} at the peak", value, "MB", "vanilla", rival, ratio, wanted))
+            rows.append(row(case, f"{figure} at the peak", value, "MB", "vanilla", rival, ratio, goal))
     return rows
 
 
@@ -193,13 +197,17 @@ def _predicted(system: str, model: str, graph: str, epochs: int | None) -> dict[
 
     def predicted_and_counted(run: Run) -> tuple[float, float]:
         config = run.config
-        found = predict_memory(config.graph, config.model, config.system, workers=config.workers, settings=config.train)
-        return sum(found.values()) / 1e6, peaks(run.memory)["all purposes"]
+        prediction = predict_memory(
+            config.graph, config.model, config.system, workers=config.workers, settings=config.train
+        )
+        return sum(prediction.values()) / 1e6, peaks(run.memory)["all purposes"]
 
-    foreseen, counted = _run(make_system(system), model, graph, epochs or 2, predicted_and_counted, memory_every=1)
-    ratio = min(foreseen, counted) / max(foreseen, counted)
+    predicted_mb, counted_mb = _run(
+        make_system(system), model, graph, epochs or 2, predicted_and_counted, memory_every=1
+    )
+    ratio = min(predicted_mb, counted_mb) / max(predicted_mb, counted_mb)
     case = _case(graph, model, system)
-    return row(case, "all purposes, foreseen", foreseen, "MB", "counted", counted, ratio, WITHIN)
+    return row(case, "all purposes, foreseen", predicted_mb, "MB", "counted", counted_mb, ratio, WITHIN)
 
 
 def _time_recomputation(model: str, graph: str) -> list[dict[str, Any]]:
@@ -217,23 +225,23 @@ def _time_recomputation(model: str, graph: str) -> list[dict[str, Any]]:
         row(
             _case(graph, model, way),
             "epoch over loopback",
-            min(spent),
+            min(way_seconds),
             "s",
             "vanilla",
             rival,
-            rival / min(spent),
+            rival / min(way_seconds),
             1 / SLOWER,
-            detail=f" ({min(spent):.3g} to {max(spent):.3g} s; vanilla to {max(seconds['vanilla']):.3g} s)",
+            detail=f" ({min(way_seconds):.3g} to {max(way_seconds):.3g} s; vanilla to {max(seconds['vanilla']):.3g} s)",
         )
-        for way, spent in seconds.items()
+        for way, way_seconds in seconds.items()
         if way != "vanilla"
     ]
 
 
 def _epoch_s(run: Run) -> float:
     """Return the mean seconds of an epoch on the slowest worker, without the first two epochs."""
-    slowest = run.records.groupby("epoch")["epoch_s"].max()
-    return float(slowest[slowest.index >= 2].mean())
+    slowest_s = run.records.groupby("epoch")["epoch_s"].max()
+    return float(slowest_s[slowest_s.index >= 2].mean())
 
 
 def _measured_peaks(
@@ -249,8 +257,8 @@ def _at_random(system: str, settings: dict[str, Any]) -> System:
     return replace(make_system(system, **settings), partition=Random())
 
 
-def _case(graph: str, model: str, what: str) -> str:
-    return f"{Path(graph).stem}, {model}, {what}"
+def _case(graph: str, model: str, words: str) -> str:
+    return f"{Path(graph).stem}, {model}, {words}"
 
 
 def _run(system: System, model: str, graph: str, epochs: int, read: Callable[[Run], T], *, memory_every: int) -> T:

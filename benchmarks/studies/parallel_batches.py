@@ -87,30 +87,30 @@ def minibatch(
     from gnnqlab.nn.blocks import MODELS as KNOWN
     from gnnqlab.train.config.configure import configure
 
-    if unknown := sorted(set(models) - set(KNOWN)):
-        raise ValueError(f"models must be among {KNOWN}, got {unknown}")
+    if unknown_models := sorted(set(models) - set(KNOWN)):
+        raise ValueError(f"models must be among {KNOWN}, got {unknown_models}")
     if repeats < 1 or epochs < 1 or seeds < 0 or not workers or min(workers) < 1:
         values = f"{repeats}, {epochs}, {seeds} and {tuple(workers)}"
         raise ValueError(f"repeats, epochs and workers must be at least 1, seeds 0, got {values}")
-    timed = usual_graph() if graph is None else find_graph(graph) or graph
-    scored = SCORED_GRAPH if graph is None else timed
+    timed_graph = usual_graph() if graph is None else find_graph(graph) or graph
+    scored_graph = SCORED_GRAPH if graph is None else timed_graph
     rows: list[dict[str, Any]] = []
     for model in models:
-        what = f"{model} {SHAPE['layers']} x {SHAPE['hidden']}, batches of {batch_size}, fan-outs {FANOUTS}"
-        shared: dict[str, Any] = {"model": model, **SHAPE, "threads_per_worker": 1}
+        label = f"{model} {SHAPE['layers']} x {SHAPE['hidden']}, batches of {batch_size}, fan-outs {FANOUTS}"
+        shared_settings: dict[str, Any] = {"model": model, **SHAPE, "threads_per_worker": 1}
         for number in workers:
-            for over in (None, link) if number > 1 else (None,):
-                hosts: dict[str, Any] = {} if over is None else {"hosts": number, "link": over}
-                config = configure(timed, workers=number, epochs=repeats + 1, **shared, **hosts)
+            for host_link in (None, link) if number > 1 else (None,):
+                hosts: dict[str, Any] = {} if host_link is None else {"hosts": number, "link": host_link}
+                config = configure(timed_graph, workers=number, epochs=repeats + 1, **shared_settings, **hosts)
                 contestants = _contestants(TIMED if number > 1 else ALONE, batch_size)
-                found = _run(config, contestants, seeds=[first_seed])
-                rows += speed_rows(f"{_name(timed)}, {what}, {_place(number, found)}", found)
+                results = _run(config, contestants, seeds=[first_seed])
+                rows += speed_rows(f"{_name(timed_graph)}, {label}, {_place(number, results)}", results)
         if seeds:
-            config = configure(scored, workers=2, epochs=epochs, **shared)
-            chosen = range(first_seed, first_seed + seeds)
-            found = _run(config, _contestants(SCORED, batch_size), seeds=chosen, evaluate_every=5)
-            case = f"{_name(scored)}, {what}, 2 workers, {epochs} epochs, {seed_count_text(seeds, first_seed)}"
-            rows += score_rows(case, found)
+            config = configure(scored_graph, workers=2, epochs=epochs, **shared_settings)
+            seed_range = range(first_seed, first_seed + seeds)
+            results = _run(config, _contestants(SCORED, batch_size), seeds=seed_range, evaluate_every=5)
+            case = f"{_name(scored_graph)}, {label}, 2 workers, {epochs} epochs, {seed_count_text(seeds, first_seed)}"
+            rows += score_rows(case, results)
     return rows
 
 
@@ -133,17 +133,17 @@ def _contestants(names: Sequence[str], batch_size: int) -> dict[str, MiniBatchSe
 def _run(config: Any, contestants: Mapping[str, MiniBatchSettings], **settings: Any) -> list[Found]:
     from benchmarks.studies.parallel_batches_run import run_in_turn
 
-    found = run_in_turn(config, contestants, [DGL], **settings)
-    for each in found:
-        score = "" if each.score is None else f", {100 * each.score:.2f} %"
-        where = f"{config.model.name}, {config.workers} worker(s), {each.link}, seed {each.seed}"
-        print(f"{where}: {each.name} {each.epoch_s:.3f} s per epoch{score}", file=sys.stderr, flush=True)
-    return found
+    results = run_in_turn(config, contestants, [DGL], **settings)
+    for result in results:
+        score = "" if result.score is None else f", {100 * result.score:.2f} %"
+        place = f"{config.model.name}, {config.workers} worker(s), {result.link}, seed {result.seed}"
+        print(f"{place}: {result.name} {result.epoch_s:.3f} s per epoch{score}", file=sys.stderr, flush=True)
+    return results
 
 
-def _place(workers: int, found: Sequence[Found]) -> str:
+def _place(workers: int, results: Sequence[Found]) -> str:
     cores = len(os.sched_getaffinity(0))
-    return f"{workers} worker(s) on {cores} cores, {found[0].link}"
+    return f"{workers} worker(s) on {cores} cores, {results[0].link}"
 
 
 def speed_rows(case: str, found: Sequence[Found]) -> list[dict[str, Any]]:
@@ -157,18 +157,18 @@ def speed_rows(case: str, found: Sequence[Found]) -> list[dict[str, Any]]:
         >>> [(row["figure"], row["value"], row["rival"], row["ratio"]) for row in speed_rows("made up", [ours, other])]
         [('int8: epoch, median', 2.0, 'float32', 1.5), ('int8: bytes an epoch', 10.0, 'float32', 4.0)]
     """
-    by_name = {each.name: each for each in found}
+    results_by_name = {each.name: each for each in found}
     rows = []
     for name, rivals in RIVALS.items():
         for rival in rivals:
-            ours, other = by_name.get(name), by_name.get(rival)
-            if ours is None or other is None:
+            result, rival_result = results_by_name.get(name), results_by_name.get(rival)
+            if result is None or rival_result is None:
                 continue
-            compared = (rival, other.epoch_s, other.epoch_s / ours.epoch_s)
-            rows.append(row(case, "epoch, median", ours.epoch_s, "s", *compared, contestant=name))
+            rival_columns = (rival, rival_result.epoch_s, rival_result.epoch_s / result.epoch_s)
+            rows.append(row(case, "epoch, median", result.epoch_s, "s", *rival_columns, contestant=name))
             if rival == FLOAT32:
-                compared = (rival, other.sent_bytes, other.sent_bytes / ours.sent_bytes)
-                rows.append(row(case, "bytes an epoch", ours.sent_bytes, "B", *compared, contestant=name))
+                rival_columns = (rival, rival_result.sent_bytes, rival_result.sent_bytes / result.sent_bytes)
+                rows.append(row(case, "bytes an epoch", result.sent_bytes, "B", *rival_columns, contestant=name))
     return rows
 
 
@@ -187,8 +187,8 @@ def score_rows(case: str, found: Sequence[Found]) -> list[dict[str, Any]]:
         [('int8: test score, +0.00 ± 12.71 points', 91.0)]
     """
     scores: dict[str, list[float]] = {}
-    for each in sorted(found, key=lambda each: each.seed):
-        assert each.score is not None
-        scores.setdefault(each.name, []).append(each.score)
-    compared = [name for name in scores if name != FLOAT32]
-    return [score_row(case, name, scores[name], FLOAT32, scores[FLOAT32]) for name in compared]
+    for result in sorted(found, key=lambda result: result.seed):
+        assert result.score is not None
+        scores.setdefault(result.name, []).append(result.score)
+    compared_names = [name for name in scores if name != FLOAT32]
+    return [score_row(case, name, scores[name], FLOAT32, scores[FLOAT32]) for name in compared_names]

@@ -116,16 +116,16 @@ def fit_in_turn(config: RunConfig, folder: Path, rank: int, workers: int, heartb
     )
     if pacer is not None:
         transport = Paced(transport, pacer)
-    found = []
+    results = []
     for seed in plan["seeds"]:
         settings = dataclasses.replace(config.train, seed=seed)
-        own = dataclasses.replace(config, train=settings)
-        loops = {name: _loop(plan, name, own, graph, transport, rank, workers) for name in plan["contestants"]}
-        found += _trained(loops, own, graph, plan["evaluate_every"], rank, workers, heartbeat)
+        seed_config = dataclasses.replace(config, train=settings)
+        loops = {name: _loop(plan, name, seed_config, graph, transport, rank, workers) for name in plan["contestants"]}
+        results += _trained(loops, seed_config, graph, plan["evaluate_every"], rank, workers, heartbeat)
         for loop in loops.values():
             loop.close()
     if rank == 0:
-        (folder / _FOUND).write_text(json.dumps([dataclasses.asdict(each) for each in found]))
+        (folder / _FOUND).write_text(json.dumps([dataclasses.asdict(each) for each in results]))
 
 
 def _loop(
@@ -161,46 +161,46 @@ def _trained(
     from gnnqlab.train.loop.node_labels import label_objective
     from gnnqlab.train.loop.objective import Scores
 
-    def slowest(seconds: float) -> float:
-        slow = torch.tensor(seconds, dtype=torch.float64)
+    def max_seconds(seconds: float) -> float:
+        maximum = torch.tensor(seconds, dtype=torch.float64)
         if workers > 1:
-            dist.all_reduce(slow, dist.ReduceOp.MAX)
-        return float(slow)
+            dist.all_reduce(maximum, dist.ReduceOp.MAX)
+        return float(maximum)
 
     epochs_s: dict[str, list[float]] = {name: [] for name in loops}
     scores: dict[str, list[Scores]] = {name: [] for name in loops}
-    whole = LocalGraph(graph)
-    whole.densify_features()
+    local_graph = LocalGraph(graph)
+    local_graph.densify_features()
     objective = label_objective(graph)
     for epoch in range(config.train.epochs):
         heartbeat.phase("compute", epoch=epoch, limit_s=len(loops) * _EPOCH_S)
         for name, loop in loops.items():
             if workers > 1:
                 dist.barrier()  # begin together, so that no worker's time includes another's previous contestant
-            begun = time.perf_counter()
+            start = time.perf_counter()
             loop.epoch(epoch)
-            epochs_s[name].append(slowest(time.perf_counter() - begun))
-        last = epoch == config.train.epochs - 1
-        if rank == 0 and evaluate_every and (last or epoch % evaluate_every == 0):
+            epochs_s[name].append(max_seconds(time.perf_counter() - start))
+        is_last = epoch == config.train.epochs - 1
+        if rank == 0 and evaluate_every and (is_last or epoch % evaluate_every == 0):
             for name, loop in loops.items():
-                scores[name].append(objective.scores(loop.logits(whole), distributed=False))
-    found = []
+                scores[name].append(objective.scores(loop.logits(local_graph), distributed=False))
+    results = []
     for name, loop in loops.items():
-        sent = torch.tensor(
+        sent_bytes = torch.tensor(
             (loop.features.sent.request_bytes + loop.features.sent.row_bytes) / config.train.epochs
         ).double()
         if workers > 1:
-            dist.all_reduce(sent)
-        best = max(scores[name], key=lambda each: each.val, default=None)
+            dist.all_reduce(sent_bytes)
+        best_scores = max(scores[name], key=lambda each: each.val, default=None)
         # Ring all-reduce: each worker sends 2 (P - 1) / P of the gradient, so all send 2 (P - 1) times its size.
         gradients = 2 * (workers - 1) * loop.gradient_bytes * loop.batches.steps
-        found.append(
+        results.append(
             Found(
                 name=name,
                 seed=config.train.seed,
                 epochs_s=tuple(epochs_s[name]),
-                sent_bytes=float(sent) + gradients,
-                score=None if best is None else best.test,
+                sent_bytes=float(sent_bytes) + gradients,
+                score=None if best_scores is None else best_scores.test,
             )
         )
-    return found
+    return results

@@ -44,15 +44,15 @@ def lines(systems: Sequence[str] = SYSTEMS_COMPARED, computes: Sequence[str] = C
     from gnnqlab.systems import SYSTEMS, make_system
     from gnnqlab.systems.parts import PARTS
 
-    for what, known, names in (("systems", SYSTEMS, systems), ("computes", PARTS["compute"], computes)):
-        if strange := sorted(set(names) - set(known)):
-            raise ValueError(f"{what} must be among {sorted(known)}, got {strange}")
-    found: dict[str, System] = {}
+    for kind, known_names, names in (("systems", SYSTEMS, systems), ("computes", PARTS["compute"], computes)):
+        if unknown_names := sorted(set(names) - set(known_names)):
+            raise ValueError(f"{kind} must be among {sorted(known_names)}, got {unknown_names}")
+    systems_by_line: dict[str, System] = {}
     for recipe in dict.fromkeys(["vanilla", *systems]):
         for compute in dict.fromkeys(["float32", *computes]):
             name, part = _name(recipe, compute), PARTS["compute"][compute]()
-            found[name] = dataclasses.replace(make_system(recipe), name=name, compute=part)
-    return found
+            systems_by_line[name] = dataclasses.replace(make_system(recipe), name=name, compute=part)
+    return systems_by_line
 
 
 def _name(recipe: str, compute: str) -> str:
@@ -101,8 +101,8 @@ def precision(
     )
 
 
-def _table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
-    return [{**each, **compare_with_float32(each["contestant"], found)} for each in table(case, found, {})]
+def _table(case: str, trainings: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+    return [{**each, **compare_with_float32(each["contestant"], trainings)} for each in table(case, trainings, {})]
 
 
 def compare_with_float32(line: str, found: Mapping[str, Sequence[RunResult]]) -> dict[str, Any]:
@@ -117,33 +117,35 @@ def compare_with_float32(line: str, found: Mapping[str, Sequence[RunResult]]) ->
 
     parts = {_name(recipe, compute): (recipe, compute) for recipe in SYSTEMS for compute in PARTS["compute"]}
     recipe, compute = parts[line]
-    ours, theirs = found[line], found[recipe]
-    points = paired_difference([one.score for one in ours], [one.score for one in theirs])
+    trainings, rival_trainings = found[line], found[recipe]
+    points = paired_difference(
+        [training.score for training in trainings], [training.score for training in rival_trainings]
+    )
     return {
         "messages": recipe,
         "products": compute,
-        "faster_than_float32": mean_of(theirs, "train_s") / mean_of(ours, "train_s"),
+        "faster_than_float32": mean_of(rival_trainings, "train_s") / mean_of(trainings, "train_s"),
         "float32_points": points.points,
         "float32_half_interval": points.half,
-        "rounded_twice": mean_of(ours, "rounded_twice"),
+        "rounded_twice": mean_of(trainings, "rounded_twice"),
     }
 
 
 def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text, one row per line."""
-    from benchmarks.studies.systems import format_rows as of_systems
+    from benchmarks.studies.systems import format_rows as format_systems
 
     columns = ("case", "total", "to target", "test", "beside vanilla", "sent an epoch", "bits", "memory")
-    cells = of_systems([{"schedule": "", "parameters": "", "weight gradients": "", **each} for each in rows])
+    cells = format_systems([{"schedule": "", "parameters": "", "weight gradients": "", **each} for each in rows])
     return [
         {
             "case": line["case"],
-            "messages": each["messages"],
-            "products": each["products"],
+            "messages": entry["messages"],
+            "products": entry["products"],
             **{name: line[name] for name in columns if name != "case"},
-            "beside float32": f"{each['faster_than_float32']:.2f}x, {each['float32_points']:+.2f} ± "
-            f"{each['float32_half_interval']:.2f} points",
-            "rounded twice": f"{100 * each['rounded_twice']:.1f} %",
+            "beside float32": f"{entry['faster_than_float32']:.2f}x, {entry['float32_points']:+.2f} ± "
+            f"{entry['float32_half_interval']:.2f} points",
+            "rounded twice": f"{100 * entry['rounded_twice']:.1f} %",
         }
-        for line, each in zip(cells, rows, strict=True)
+        for line, entry in zip(cells, rows, strict=True)
     ]

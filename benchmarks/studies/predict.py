@@ -71,8 +71,8 @@ def predict(
     from gnnqlab.launch.emulated import available
     from gnnqlab.systems.registry import SYSTEMS, make_system
 
-    chosen = tuple(systems or sorted(SYSTEMS))
-    for name in chosen:
+    chosen_names = tuple(systems or sorted(SYSTEMS))
+    for name in chosen_names:
         make_system(name)  # an unknown name raises an error before anything is measured
     shapes = [
         shape for shape in SHAPES if (workers is None or shape[0] in workers) and (hosts is None or shape[1] == hosts)
@@ -83,10 +83,10 @@ def predict(
     reason = available()
     if reason is not None:
         print(f"bench predict: over the loopback, since hosts cannot be emulated ({reason})", flush=True)
-    rows, errors, again = [], [], []
+    rows, errors, vanilla_errors = [], [], []
     draw = random.Random(seeds)
-    drawn = workers is None and hosts is None and systems is None
-    for number in range(repeats * PLACES if drawn else 0):
+    is_random = workers is None and hosts is None and systems is None
+    for number in range(repeats * PLACES if is_random else 0):
         place: dict[str, Any] = {
             "graph": GRAPHS[number % len(GRAPHS)],
             "model": draw.choice(("gcn", "graphsage")),
@@ -95,18 +95,18 @@ def predict(
         }
         if reason is None:
             place |= {"hosts": 2, "link": draw.choice(LINKS)}
-        found, vanilla = _place(place, draw, epochs)
-        rows += found
-        errors += [each["value"] / each["rival_value"] - 1 for each in found]
-        again.append(vanilla)
+        place_rows, vanilla = _place(place, draw, epochs)
+        rows += place_rows
+        errors += [each["value"] / each["rival_value"] - 1 for each in place_rows]
+        vanilla_errors.append(vanilla)
     # Without links, shapes with equal numbers of workers are the same configuration.
     places: list[dict[str, Any]] = [
-        {"workers": number} if reason is not None else {"workers": number, "hosts": on, "link": link}
-        for number, on in shapes
+        {"workers": number} if reason is not None else {"workers": number, "hosts": num_hosts, "link": link}
+        for number, num_hosts in shapes
     ]
     for place in [place for number, place in enumerate(places) if place not in places[:number]] * repeats:
-        rows += system_rows(place, epochs, chosen)
-    return rows + error_rows(errors, again) if drawn else rows
+        rows += system_rows(place, epochs, chosen_names)
+    return rows + error_rows(errors, vanilla_errors) if is_random else rows
 
 
 def system_rows(where: dict[str, Any], epochs: int, systems: Sequence[str]) -> list[dict[str, Any]]:
@@ -118,26 +118,28 @@ def system_rows(where: dict[str, Any], epochs: int, systems: Sequence[str]) -> l
         systems: names of systems.
     """
     place = {"graph": GRAPHS[1], "model": "gcn", "hidden": 128, "layers": 3, **where}
-    seen, measured = _probed(place, epochs)
+    probe, measure_epoch = _probed(place, epochs)
     rows, errors = [], []
     for system in systems:
         choice: dict[str, Any] = dict.fromkeys(HELD.get(system, ()), epochs)
         words = f"{system}: " + ", ".join(f"{name} {value}" for name, value in {**place, **choice}.items())
         try:
-            known = [seen.forecast(system=system, epoch=epoch, **choice).epoch_s for epoch in range(_SETTLING, epochs)]
+            forecasts = [
+                probe.forecast(system=system, epoch=epoch, **choice).epoch_s for epoch in range(_SETTLING, epochs)
+            ]
         except ValueError as error:
             rows.append(row(words, "not predicted", None, "", "", None, None, detail=f": {error}"))
             continue
-        predicted, measured_s = _quartile(known), measured(system, **choice)
-        rows.append(row(words, "predicted epoch", predicted, "s", "measured", measured_s, None))
-        errors.append(abs(predicted / measured_s - 1))
+        predicted_s, measured_s = _quartile(forecasts), measure_epoch(system, **choice)
+        rows.append(row(words, "predicted epoch", predicted_s, "s", "measured", measured_s, None))
+        errors.append(abs(predicted_s / measured_s - 1))
     if not errors:
         return rows
     case = f"{len(errors)} systems, {epochs} epochs each, " + ", ".join(
         f"{name} {value}" for name, value in where.items()
     )
-    worst = row(case, "worst relative error", max(errors), "1", "", None, None)
-    return [*rows, row(case, "median relative error", statistics.median(errors), "1", "", None, None), worst]
+    worst_row = row(case, "worst relative error", max(errors), "1", "", None, None)
+    return [*rows, row(case, "median relative error", statistics.median(errors), "1", "", None, None), worst_row]
 
 
 def error_rows(errors: list[float], again: list[float]) -> list[dict[str, Any]]:
@@ -151,23 +153,23 @@ def error_rows(errors: list[float], again: list[float]) -> list[dict[str, Any]]:
     noise = statistics.median(abs(error) for error in again)
     case = f"{len(sizes)} random settings; Vanilla measured twice differs by {noise:.1%} (median)"
     return [
-        row(case, f"{name} relative error", size, "1", "allowed", allowed, allowed / max(size, 1e-9), 1.0)
-        for name, size, allowed in (("median", statistics.median(sizes), MEDIAN), ("worst", sizes[-1], WORST))
+        row(case, f"{name} relative error", size, "1", "allowed", limit, limit / max(size, 1e-9), 1.0)
+        for name, size, limit in (("median", statistics.median(sizes), MEDIAN), ("worst", sizes[-1], WORST))
     ]
 
 
 def _place(place: dict[str, Any], draw: random.Random, epochs: int) -> tuple[list[dict[str, Any]], float]:
     """Return the rows of one configuration, and the error of its Vanilla."""
-    seen, measured = _probed(place, epochs)
+    probe, measure_epoch = _probed(place, epochs)
     rows = []
     for number in range(SETTINGS):
         system = ("adaqp", "adaqp-q", "adaqp")[number]
         choice: dict[str, Any] = {"lam": round(draw.random(), 2), "group_size": draw.choice((10, 30, 100, 300))}
-        forecast = seen.forecast(system=system, **choice)
+        forecast = probe.forecast(system=system, **choice)
         words = ", ".join(f"{name} {value}" for name, value in {**place, **choice}.items())
-        measured_s = measured(system, **choice)
+        measured_s = measure_epoch(system, **choice)
         rows.append(row(f"{system}: {words}", "predicted epoch", forecast.epoch_s, "s", "measured", measured_s, None))
-    return rows, seen.vanilla.epoch_s / measured("vanilla") - 1
+    return rows, probe.vanilla.epoch_s / measure_epoch("vanilla") - 1
 
 
 def _quartile(seconds: list[float]) -> float:
@@ -184,11 +186,11 @@ def _probed(place: dict[str, Any], epochs: int) -> tuple[Probe, Callable[..., fl
     from gnnqlab.tune.timing import read_epoch_time
 
     settings = {name: value for name, value in place.items() if name != "graph"}
-    seen = probe(
+    place_probe = probe(
         place["graph"], epochs=3, timed_epochs=epochs, fresh=True, quantile=QUARTILE, theorem=False, **settings
     )
 
-    def measured(system: str, **choice: Any) -> float:
+    def measure_epoch(system: str, **choice: Any) -> float:
         with tempfile.TemporaryDirectory(prefix="gnnqlab-predict-") as root:
             run = launch(
                 place["graph"],
@@ -202,4 +204,4 @@ def _probed(place: dict[str, Any], epochs: int) -> tuple[Probe, Callable[..., fl
             )
             return read_epoch_time(run, quantile=QUARTILE).epoch_s
 
-    return seen, measured
+    return place_probe, measure_epoch

@@ -72,7 +72,7 @@ def systems(
     link_settings = {"hosts": hosts, "link": link, "comm_share": comm_share}
     services = {line.label: _services(line) for line in lines}
     return study_rows(
-        lambda case, found: table(case, found, services),
+        lambda case, results: table(case, results, services),
         lines,
         case="{graph}, {model}, {workers} workers over {link}, {epochs} epochs, {seeds}",
         graphs=_sources(run_options.graph),
@@ -93,16 +93,16 @@ def contestants(names: Sequence[str]) -> list[Contestant]:
     """
     from gnnqlab.systems import SYSTEMS, make_system
 
-    strange = sorted({name.removesuffix("+") for name in names} - set(SYSTEMS))
-    if strange:
-        raise ValueError(f"systems must be among {sorted(SYSTEMS)}, with or without a +, got {strange}")
-    found: dict[str, Contestant] = {}
+    unknown_names = sorted({name.removesuffix("+") for name in names} - set(SYSTEMS))
+    if unknown_names:
+        raise ValueError(f"systems must be among {sorted(SYSTEMS)}, with or without a +, got {unknown_names}")
+    lines: dict[str, Contestant] = {}
     for name in ("vanilla", *names):
         recipe = name.removesuffix("+")
         for services in ("every",) if name.endswith("+") else ("published", "every"):
             line = Contestant(name=recipe, system=make_system(recipe), services=services)
-            found.setdefault(line.label, line)
-    return list(found.values())
+            lines.setdefault(line.label, line)
+    return list(lines.values())
 
 
 def _sources(graph: str | None) -> list[str]:
@@ -132,33 +132,36 @@ def table(
         services: line -> its services.
     """
     vanilla = found["vanilla"]
-    targets = [one.best - MARGIN for one in vanilla]
+    targets = [training.best - MARGIN for training in vanilla]
     total_s = mean_of(vanilla, "train_s")
     rows = []
     for name, trainings in found.items():
-        mine_s = mean_of(trainings, "train_s")
-        target_s = [one.seconds_to(target) for one, target in zip(trainings, targets, strict=True)]
-        reached = [seconds for seconds in target_s if not math.isnan(seconds)]
-        theirs = [
-            one.seconds_to(target) for one, target, ours in zip(vanilla, targets, target_s) if not math.isnan(ours)
+        train_s = mean_of(trainings, "train_s")
+        target_s = [training.seconds_to(target) for training, target in zip(trainings, targets, strict=True)]
+        reached_s = [seconds for seconds in target_s if not math.isnan(seconds)]
+        rival_s = [
+            training.seconds_to(target)
+            for training, target, seconds in zip(vanilla, targets, target_s)
+            if not math.isnan(seconds)
         ]
         rows.append(
             {
-                **row(case, "", mine_s, "s", "vanilla", total_s, total_s / mine_s, contestant=name),
+                **row(case, "", train_s, "s", "vanilla", total_s, total_s / train_s, contestant=name),
                 **services.get(name, {}),
-                "to_target_s": _mean(reached),
-                "faster_to_target": _mean(theirs) / _mean(reached),
-                "reached_by": len(reached),
+                "to_target_s": _mean(reached_s),
+                "faster_to_target": _mean(rival_s) / _mean(reached_s),
+                "reached_by": len(reached_s),
                 "seeds": len(trainings),
-                "epochs_per_s": sum(one.epochs for one in trainings) / sum(one.train_s for one in trainings),
-                "settled_s": statistics.fmean(one.settled_s() for one in trainings),
+                "epochs_per_s": sum(training.epochs for training in trainings)
+                / sum(training.train_s for training in trainings),
+                "settled_s": statistics.fmean(training.settled_s() for training in trainings),
                 **_scores(trainings, vanilla),
                 "bytes_per_epoch": mean_of(trainings, "bytes_sent"),
                 "bits": mean_of(trainings, "bits"),
                 "stale": mean_of(trainings, "stale"),
-                "assign_share": mean_of(trainings, "assign_s") / mine_s,
+                "assign_share": mean_of(trainings, "assign_s") / train_s,
                 "assign_cpu_s": mean_of(trainings, "assign_cpu_s"),
-                "memory_bytes": max(one.memory_bytes for one in trainings),
+                "memory_bytes": max(training.memory_bytes for training in trainings),
             }
         )
     return rows
@@ -166,11 +169,11 @@ def table(
 
 def _scores(trainings: Sequence[RunResult], vanilla: Sequence[RunResult]) -> dict[str, float]:
     """Return test score in per cent, and its difference from Vanilla's in points, with half the 95 % intervals."""
-    ours, theirs = [one.score for one in trainings], [one.score for one in vanilla]
-    points = paired_difference(ours, theirs)
+    scores, rival_scores = [training.score for training in trainings], [training.score for training in vanilla]
+    points = paired_difference(scores, rival_scores)
     return {
-        "score": 100 * statistics.fmean(ours),
-        "score_half": 100 * half_interval(ours),
+        "score": 100 * statistics.fmean(scores),
+        "score_half": 100 * half_interval(scores),
         "points": points.points,
         "half_interval": points.half,
     }
@@ -189,21 +192,21 @@ def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
     return [
         {
-            "case": each["case"],
-            "system": each["contestant"],
-            **{what: str(each[what]) for what in ("schedule", "parameters", "weight gradients")},
-            "total": with_speed_up(each["value"], each["ratio"]),
-            "to target": with_speed_up(each["to_target_s"], each["faster_to_target"])
-            + ("" if each["reached_by"] in (0, each["seeds"]) else f" ({each['reached_by']} of {each['seeds']})"),
-            "epochs/s": f"{each['epochs_per_s']:.2f}",
-            "settled epoch": f"{1000 * each['settled_s']:.1f} ms",
-            "test": f"{each['score']:.2f} ± {each['score_half']:.2f} %",
-            "beside vanilla": f"{each['points']:+.2f} ± {each['half_interval']:.2f} points",
-            "sent an epoch": human_bytes(each["bytes_per_epoch"]),
-            "bits": f"{each['bits']:.2f}",
-            "stale": f"{100 * each['stale']:.0f} %",
-            "assigning": f"{100 * each['assign_share']:.2f} % + {each['assign_cpu_s']:.2f} s",
-            "memory": human_bytes(each["memory_bytes"]),
+            "case": entry["case"],
+            "system": entry["contestant"],
+            **{column: str(entry[column]) for column in ("schedule", "parameters", "weight gradients")},
+            "total": with_speed_up(entry["value"], entry["ratio"]),
+            "to target": with_speed_up(entry["to_target_s"], entry["faster_to_target"])
+            + ("" if entry["reached_by"] in (0, entry["seeds"]) else f" ({entry['reached_by']} of {entry['seeds']})"),
+            "epochs/s": f"{entry['epochs_per_s']:.2f}",
+            "settled epoch": f"{1000 * entry['settled_s']:.1f} ms",
+            "test": f"{entry['score']:.2f} ± {entry['score_half']:.2f} %",
+            "beside vanilla": f"{entry['points']:+.2f} ± {entry['half_interval']:.2f} points",
+            "sent an epoch": human_bytes(entry["bytes_per_epoch"]),
+            "bits": f"{entry['bits']:.2f}",
+            "stale": f"{100 * entry['stale']:.0f} %",
+            "assigning": f"{100 * entry['assign_share']:.2f} % + {entry['assign_cpu_s']:.2f} s",
+            "memory": human_bytes(entry["memory_bytes"]),
         }
-        for each in rows
+        for entry in rows
     ]

@@ -84,27 +84,29 @@ def tango(
     from gnnqlab.graph import load
     from gnnqlab.kernels.dense.int8_mm import int8_instructions
 
-    unknown = sorted(set(models) - set(SHAPE))
-    if unknown or not models:
-        raise ValueError(f"models must be among {sorted(SHAPE)}, got {unknown or 'none'}; leave --models out for all")
+    unknown_models = sorted(set(models) - set(SHAPE))
+    if unknown_models or not models:
+        raise ValueError(
+            f"models must be among {sorted(SHAPE)}, got {unknown_models or 'none'}; leave --models out for all"
+        )
     if epochs < 1 or seeds < 1:
         raise ValueError(f"epochs and seeds must be at least 1, got {epochs} and {seeds}")
-    rows, on = [], f"{torch.get_num_threads()} thread(s), {int8_instructions()}"
+    rows, threads_text = [], f"{torch.get_num_threads()} thread(s), {int8_instructions()}"
     for source in find_graphs(graph, [GRAPH], between=";"):
-        loaded = load(source)
+        loaded_graph = load(source)
         for model in models:
             makers = lines(model)
             rows += study_rows(
                 partial(compare_rows, model=model),
                 dict.fromkeys(makers, "vanilla"),  # the name of a contestant chooses its trainer
-                case=f"{SHAPED}, dense features, {{epochs}} epochs, {on}, {{seeds}}",
+                case=f"{SHAPED}, dense features, {{epochs}} epochs, {threads_text}, {{seeds}}",
                 graphs=[source],
                 models=[model],
                 workers=1,
                 seeds=seeds,
                 first_seed=first_seed,
                 folder=trainings,
-                train=partial(_train, makers, loaded),
+                train=partial(_train, makers, loaded_graph),
                 threads_per_worker=torch.get_num_threads(),
                 **{**SHAPE[model], "hidden": HIDDEN, "lr": LR, "epochs": epochs, "evaluate_every": EVERY},
             )
@@ -187,25 +189,37 @@ def compare_rows(case: str, found: Mapping[str, Sequence[RunResult]], *, model: 
         model: model whose goals apply.
     """
     rivals = [name for name in (FLOAT32, DGL, EXACT) if name in found]
-    targets = [one.best - MARGIN for one in found[FLOAT32]]
+    targets = [training.best - MARGIN for training in found[FLOAT32]]
     rows = []
     for name in (name for name in CODES if name in found):
         for rival in rivals:
-            ours, theirs = (mean_of(found[each], "train_s") for each in (name, rival))
+            seconds, rival_seconds = (mean_of(found[each], "train_s") for each in (name, rival))
             goal = None if rival == EXACT else GOALS[model][rival]
-            rows.append(row(case, "whole training", ours, "s", rival, theirs, theirs / ours, goal, contestant=name))
+            rows.append(
+                row(
+                    case,
+                    "whole training",
+                    seconds,
+                    "s",
+                    rival,
+                    rival_seconds,
+                    rival_seconds / seconds,
+                    goal,
+                    contestant=name,
+                )
+            )
         for rival in rivals:
             goal = GOALS[model][rival] if rival == EXACT else None
             rows.append(_to_accuracy(case, name, rival, found, targets, goal))
     scores = {name: scores_of(trainings) for name, trainings in found.items()}
     for name in (name for name in found if name != FLOAT32):
-        half, difference = 100 * half_interval(scores[name]), paired_difference(scores[name], scores[FLOAT32])
+        half_width, difference = 100 * half_interval(scores[name]), paired_difference(scores[name], scores[FLOAT32])
         goal = 0.99 if name in CODES else None
-        detail = f", ± {half:.2f}, {difference}"
+        detail = f", ± {half_width:.2f}, {difference}"
         rows.append(score_row(case, name, scores[name], FLOAT32, scores[FLOAT32], goal=goal, detail=detail))
     if DGL in found:
-        named = [name for name in CODES if name in found]
-        rows += [score_row(case, name, scores[name], DGL, scores[DGL], goal=0.99) for name in named]
+        code_names = [name for name in CODES if name in found]
+        rows += [score_row(case, name, scores[name], DGL, scores[DGL], goal=0.99) for name in code_names]
     return rows
 
 
@@ -213,19 +227,19 @@ def _to_accuracy(
     case: str,
     name: str,
     rival: str,
-    found: Mapping[str, Sequence[RunResult]],
+    trainings: Mapping[str, Sequence[RunResult]],
     targets: Sequence[float],
     goal: float | None,
 ) -> dict[str, Any]:
     """Compare seconds to the accuracy with a rival's; the row has no value if they reach it with no common seed."""
     pairs = [
-        (ours.seconds_to(target), theirs.seconds_to(target))
-        for ours, theirs, target in zip(found[name], found[rival], targets, strict=True)
+        (training.seconds_to(target), rival_training.seconds_to(target))
+        for training, rival_training, target in zip(trainings[name], trainings[rival], targets, strict=True)
     ]
-    both = [pair for pair in pairs if not any(map(math.isnan, pair))]
+    common_pairs = [pair for pair in pairs if not any(map(math.isnan, pair))]
     metric = f"to float32's accuracy less {100 * MARGIN:g} points"
-    more: dict[str, Any] = {"contestant": name, "detail": f" ({len(both)} of {len(pairs)} seeds, both)"}
-    if not both:
-        return row(case, metric, None, "s", rival, None, None, **more)
-    ours, theirs = (statistics.fmean(each) for each in zip(*both, strict=True))
-    return row(case, metric, ours, "s", rival, theirs, theirs / ours, goal, **more)
+    columns: dict[str, Any] = {"contestant": name, "detail": f" ({len(common_pairs)} of {len(pairs)} seeds, both)"}
+    if not common_pairs:
+        return row(case, metric, None, "s", rival, None, None, **columns)
+    seconds, rival_seconds = (statistics.fmean(each) for each in zip(*common_pairs, strict=True))
+    return row(case, metric, seconds, "s", rival, rival_seconds, rival_seconds / seconds, goal, **columns)

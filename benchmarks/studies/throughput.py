@@ -169,10 +169,10 @@ def throughput(
     from gnnqlab.launch.calibrate import resolve_comm_share
     from gnnqlab.train.config.configure import configure
 
-    for what, selection, known in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
-        strange = sorted(set(selection) - set(known))
-        if strange:
-            raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
+    for kind, selection, known_names in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
+        unknown_names = sorted(set(selection) - set(known_names))
+        if unknown_names:
+            raise ValueError(f"{kind}s must be among {list(known_names)}, got {unknown_names}")
     names = ["vanilla", *(name for name in systems if name != "vanilla")]
     shares = [None] if link is not None else [comm_share] if comm_share is not None else list(SHARES)
     rows = []
@@ -180,12 +180,18 @@ def throughput(
         source = usual_graph(NODES[model]) if graph is None else graph
         for number in workers:
             for share in shares:
-                shared: dict[str, Any] = dict(
+                shared_settings: dict[str, Any] = dict(
                     model=model, workers=number, hosts=hosts, link=link, comm_share=share, **MODELS[model],
                 )  # fmt: skip
                 configs = [
-                    configure(source, system=one.system(), **one.epoch_settings(epochs), **shared, **one.settings)
-                    for one in (CONTESTANTS[name] for name in names)
+                    configure(
+                        source,
+                        system=contestant.system(),
+                        **contestant.epoch_settings(epochs),
+                        **shared_settings,
+                        **contestant.settings,
+                    )
+                    for contestant in (CONTESTANTS[name] for name in names)
                 ]
                 rows += _side_by_side(dict(zip(names, resolve_comm_share(configs), strict=True)), repeats)
     return rows
@@ -193,14 +199,14 @@ def throughput(
 
 def _side_by_side(configs: Mapping[str, RunConfig], repeats: int) -> list[dict[str, Any]]:
     config = configs["vanilla"]
-    longer = replace(config, train=replace(config.train, epochs=_LONGER * config.train.epochs))
-    found = measure_in_turn({ALONE: longer, **configs}, repeats)
-    decided = next((configs[name] for name in configs if CONTESTANTS[name].is_adaptive), None)
-    if decided is not None:
-        launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
-        found[UNLINKED] = [measure_run(replace(config, train=decided.train, launch=launched))]
-    case = f"{config.model.name}, {config.model.layers} x {config.model.hidden}, {found['vanilla'][0].label}"
-    return table(case, found, wide=config.model.name in WIDE)
+    longer_config = replace(config, train=replace(config.train, epochs=_LONGER * config.train.epochs))
+    measurements = measure_in_turn({ALONE: longer_config, **configs}, repeats)
+    adaptive_config = next((configs[name] for name in configs if CONTESTANTS[name].is_adaptive), None)
+    if adaptive_config is not None:
+        launch_settings = replace(config.launch, hosts=1, link=None, vanilla_share=None)
+        measurements[UNLINKED] = [measure_run(replace(config, train=adaptive_config.train, launch=launch_settings))]
+    case = f"{config.model.name}, {config.model.layers} x {config.model.hidden}, {measurements['vanilla'][0].label}"
+    return table(case, measurements, wide=config.model.name in WIDE)
 
 
 def table(case: str, found: Mapping[str, Sequence[LinkMeasurement]], *, wide: bool) -> list[dict[str, Any]]:
@@ -216,7 +222,7 @@ def table(case: str, found: Mapping[str, Sequence[LinkMeasurement]], *, wide: bo
     """
 
     def median(name: str, value: str) -> float:
-        return statistics.median(getattr(one, value) for one in found[name])
+        return statistics.median(getattr(run, value) for run in found[name])
 
     vanilla_s, alone_s = median("vanilla", "epoch_s"), median(ALONE, "compute_s")
     vanilla_share = median("vanilla", "comm_s") / vanilla_s
@@ -230,65 +236,69 @@ def table(case: str, found: Mapping[str, Sequence[LinkMeasurement]], *, wide: bo
         contestant = CONTESTANTS[name]
         epoch, epoch_s, limit, limit_s = _epoch_and_bound(name, found[name], alone_s)
         times = contestant.times if vanilla_share > 0.93 else None
-        near = 1 / 1.2 if contestant.times is not None else None
-        sent, all_sent = median(name, "bytes_sent"), median("vanilla", "bytes_sent")
+        near_goal = 1 / 1.2 if contestant.times is not None else None
+        sent_bytes, vanilla_bytes = median(name, "bytes_sent"), median("vanilla", "bytes_sent")
         volume = 25.0 if name == "1-bit" and wide else None
-        compared: list[tuple[str, float, str, str, float, float, float | None]] = [
+        comparisons: list[tuple[str, float, str, str, float, float, float | None]] = [
             (epoch, epoch_s, "s", "vanilla", vanilla_s, vanilla_s / epoch_s, times),
             (epoch, epoch_s, "s", f"bound: {limit}", limit_s, limit_s / epoch_s, contestant.of_bound),
-            (epoch, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, near),
-            ("bytes an epoch", sent, "B", "vanilla", all_sent, all_sent / max(sent, 1), volume),
+            (epoch, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, near_goal),
+            ("bytes an epoch", sent_bytes, "B", "vanilla", vanilla_bytes, vanilla_bytes / max(sent_bytes, 1), volume),
         ]
-        rows += [row(case, *each, contestant=name) for each in compared]
+        rows += [row(case, *each, contestant=name) for each in comparisons]
         if contestant.is_adaptive and UNLINKED in found:
             rows += _of_the_same_training(case, name, found)
         if contestant.of_bound is not None and not contestant.is_adaptive:
-            for what, part in _PARTS.items():
+            for part_name, part in _PARTS.items():
                 part_s, rival = median(name, part), f"{name}: {epoch}"
-                rows.append(row(case, f"of it {what}", part_s, "s", rival, epoch_s, part_s / epoch_s, contestant=name))
-        coordination = [one.coordination for one in found[name] if one.coordination is not None]
+                rows.append(
+                    row(case, f"of it {part_name}", part_s, "s", rival, epoch_s, part_s / epoch_s, contestant=name)
+                )
+        coordination = [run.coordination for run in found[name] if run.coordination is not None]
         if coordination:
             share, metric = statistics.median(coordination), "coordination + extraction, share of wall-clock"
-            most = ("at most", 0.01, 0.01 / max(share, 1e-9), 1.0)
-            rows.append(row(case, metric, share, "", *most, contestant=name))
+            limit_columns = ("at most", 0.01, 0.01 / max(share, 1e-9), 1.0)
+            rows.append(row(case, metric, share, "", *limit_columns, contestant=name))
     return rows
 
 
-def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[LinkMeasurement]]) -> list[dict[str, Any]]:
+def _of_the_same_training(
+    case: str, name: str, measurements: Mapping[str, Sequence[LinkMeasurement]]
+) -> list[dict[str, Any]]:
     """Return the results of an adaptive system in the trainings whose epochs were timed, with late epochs separately.
 
     Vanilla's time to an accuracy is its number of epochs to it without a link, times its mean epoch over the link.
     """
-    trainings = [one.training for one in found[name] if one.training is not None]
-    unlinked = found[UNLINKED][0].training
-    assert unlinked is not None
-    vanilla_s = statistics.fmean(seconds for one in found["vanilla"] for seconds in one.epochs_s)
-    settled_s = statistics.median(one.settled_s() for one in trainings)
-    late = f"epoch, mean of the last {trainings[0].epochs // 2} of {trainings[0].epochs}"
-    score, bits, stale = (mean_of(trainings, each) for each in ("score", "bits", "stale"))
+    trainings = [run.training for run in measurements[name] if run.training is not None]
+    unlinked_training = measurements[UNLINKED][0].training
+    assert unlinked_training is not None
+    vanilla_s = statistics.fmean(seconds for run in measurements["vanilla"] for seconds in run.epochs_s)
+    settled_s = statistics.median(training.settled_s() for training in trainings)
+    late_metric = f"epoch, mean of the last {trainings[0].epochs // 2} of {trainings[0].epochs}"
+    score, bits, stale_share = (mean_of(trainings, each) for each in ("score", "bits", "stale"))
     rows: list[tuple[Any, ...]] = [
-        (late, settled_s, "s", "vanilla", vanilla_s, vanilla_s / settled_s),
+        (late_metric, settled_s, "s", "vanilla", vanilla_s, vanilla_s / settled_s),
         ("mean width of what travels", bits, "bits", "", None, None),
-        ("epochs on rows of the epoch before", 100 * stale, "%", "", None, None),
-        ("test score", 100 * score, "%", UNLINKED, 100 * unlinked.score, score / unlinked.score),
+        ("epochs on rows of the epoch before", 100 * stale_share, "%", "", None, None),
+        ("test score", 100 * score, "%", UNLINKED, 100 * unlinked_training.score, score / unlinked_training.score),
     ]
-    target = unlinked.best - MARGIN
-    arrived = [seconds for one in trainings if not math.isnan(seconds := one.seconds_to(target))]
-    theirs_s = vanilla_s * unlinked.epochs_to(target)
-    metric, detail = f"to {100 * target:.1f} % on validation", f", {len(arrived)} of {len(trainings)} trainings"
-    ours_s = statistics.median(arrived) if arrived else math.nan
-    rival = ("vanilla, its epochs by its mean epoch", theirs_s, theirs_s / ours_s)
-    there = row(case, metric, ours_s, "s", *rival, contestant=name, detail=detail)
-    return [*(row(case, *each, contestant=name) for each in rows), there]
+    target = unlinked_training.best - MARGIN
+    arrival_s = [seconds for training in trainings if not math.isnan(seconds := training.seconds_to(target))]
+    vanilla_target_s = vanilla_s * unlinked_training.epochs_to(target)
+    metric, detail = f"to {100 * target:.1f} % on validation", f", {len(arrival_s)} of {len(trainings)} trainings"
+    target_s = statistics.median(arrival_s) if arrival_s else math.nan
+    rival = ("vanilla, its epochs by its mean epoch", vanilla_target_s, vanilla_target_s / target_s)
+    accuracy_row = row(case, metric, target_s, "s", *rival, contestant=name, detail=detail)
+    return [*(row(case, *each, contestant=name) for each in rows), accuracy_row]
 
 
 def _epoch_and_bound(name: str, runs: Sequence[LinkMeasurement], alone_s: float) -> tuple[str, float, str, float]:
     """Return the name of a system's epoch in the table, its seconds, the name of its bound, and the bound's seconds."""
     if CONTESTANTS[name].is_adaptive:
-        epoch_s = statistics.median(statistics.fmean(one.epochs_s) for one in runs)
-        limit_s = statistics.median(statistics.fmean(max(alone_s, each) for each in one.links_s) for one in runs)
+        epoch_s = statistics.median(statistics.fmean(run.epochs_s) for run in runs)
+        limit_s = statistics.median(statistics.fmean(max(alone_s, each) for each in run.links_s) for run in runs)
         return "epoch, mean", epoch_s, "the larger of computation and bytes, epoch by epoch", limit_s
-    epoch_s = statistics.median(one.epoch_s for one in runs)
-    link_s = statistics.median(one.link_s for one in runs)
+    epoch_s = statistics.median(run.epoch_s for run in runs)
+    link_s = statistics.median(run.link_s for run in runs)
     limit, limit_s = ("its bytes by the rate", link_s) if link_s > alone_s else (ALONE, alone_s)
     return MEDIAN, epoch_s, limit, limit_s

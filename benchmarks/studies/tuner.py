@@ -40,12 +40,12 @@ def tuner(repeats: int = 1, *, graph: str = "digits", seeds: int = 0) -> list[di
             model.choose(group_size=draw.choice((10, 30, 100, 300)), widths=draw.choice(((2, 4, 8), (2, 8), (4, 8))))
         model.choose(lam=round(draw.random(), 6), period=draw.randint(5, 100))
         start = time.perf_counter()
-        shown = TunerNumbers.from_model(model, front=False)
-        figure.change(values(shown), caption=shown.caption)
+        numbers = TunerNumbers.from_model(model, front=False)
+        figure.change(values(numbers), caption=numbers.caption)
         seconds_by_knob["any knob" if number % 2 else "λ"].append(time.perf_counter() - start)
     rows = [row(f"{graph}, 12 epochs traced in this process", "probe", probe_s, "s", "goal", 5.0, 5.0 / probe_s, 1.0)]
-    for what, seconds in seconds_by_knob.items():
-        case = f"{graph}: {len(seconds)} moves of {what}, forecast and figure"
+    for knob, seconds in seconds_by_knob.items():
+        case = f"{graph}: {len(seconds)} moves of {knob}, forecast and figure"
         for figure_name, value in (("median", statistics.median(seconds)), ("worst", max(seconds))):
             goal = 1.0 if figure_name == "median" else None
             rows.append(row(case, figure_name, value, "s", "goal", GOAL_S, GOAL_S / value, goal))

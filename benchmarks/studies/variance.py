@@ -56,31 +56,31 @@ def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any
     cost = Wire(workers=2, theta_s_per_byte=1e-8).cost()  # 100 MB/s
 
     def total(widths: Widths) -> float:
-        return float(sum(sent.sum() for sent in assigner.sent_bytes(widths).values()))
+        return float(sum(sizes.sum() for sizes in assigner.sent_bytes(widths).values()))
 
-    def assigned(lam: float, size: int) -> Widths:
+    def assign_widths(lam: float, size: int) -> Widths:
         return assigner.assign(Assigned(lam=lam, group_size=size), cost, index=index, transport="direct")
 
-    def measured(bits: BitPolicy) -> float:
+    def measure_variance(bits: BitPolicy) -> float:
         return gradient_noise(graph, bits, model, repeats=repeats, weights=weights).relative
 
     budget = total(assigner.choose(UniformRandom()))
-    chance, four = measured(UniformRandom()), measured(Fixed(bits=4))
-    found = []
+    random_value, fixed_value = measure_variance(UniformRandom()), measure_variance(Fixed(bits=4))
+    rows = []
     for size in GROUP_SIZES:
         lam, widths = least_variance(
-            [(lam, assigned(lam, size)) for lam in LAMS],
+            [(lam, assign_widths(lam, size)) for lam in LAMS],
             budget,
-            bytes_sent=lambda each: total(each[1]),
-            variance=lambda each: sum(assigner.variance(each[1], index).values()),
+            bytes_sent=lambda choice: total(choice[1]),
+            variance=lambda choice: sum(assigner.variance(choice[1], index).values()),
         )
-        ours = measured(assigner.build_policy(widths))
+        value = measure_variance(assigner.build_policy(widths))
         share = total(widths) / budget
         case = f"{name}, 2 workers, groups of {size}, λ = {lam:g}"
         metric, detail = "gradient variance / ||gradient||²", f", {share:.0%} of the bytes of random widths"
-        random_rival = ("widths drawn from 2, 4, 8", chance, chance / ours, GOAL)
-        found.append(row(case, metric, ours, "1", *random_rival, detail=detail))
-        same = total(assigner.choose(Fixed(bits=4))) / budget
-        rival = f"4 bits everywhere, {same:.0%} of the bytes"
-        found.append(row(case, metric, ours, "1", rival, four, four / ours, detail=detail))
-    return found
+        random_rival = ("widths drawn from 2, 4, 8", random_value, random_value / value, GOAL)
+        rows.append(row(case, metric, value, "1", *random_rival, detail=detail))
+        four_bit_share = total(assigner.choose(Fixed(bits=4))) / budget
+        rival = f"4 bits everywhere, {four_bit_share:.0%} of the bytes"
+        rows.append(row(case, metric, value, "1", rival, fixed_value, fixed_value / value, detail=detail))
+    return rows

@@ -91,8 +91,8 @@ def versions(
             "bench versions needs another gnnqlab to compare with, got none; pass the Python that has it, as "
             "--other-python old/.venv/bin/python"
         )
-    if strange := sorted(set(models) - set(MODELS)):
-        raise ValueError(f"models must be among {list(MODELS)}, got {strange}")
+    if unknown_models := sorted(set(models) - set(MODELS)):
+        raise ValueError(f"models must be among {list(MODELS)}, got {unknown_models}")
     if epochs < 3:
         raise ValueError(f"epochs must be at least 3, of which the first two do not count, got {epochs}")
     _expect_another(other_python)
@@ -110,8 +110,8 @@ def versions(
         pairs = []
         for _ in range(repeats):
             pairs.append((_run_version(sys.executable, settings), _run_version(other_python, settings)))
-            ours, theirs = pairs[-1]
-            progress.say(f"{name}, {model}, {system}: {ours.seconds:.3g} s per epoch, other {theirs.seconds:.3g}")
+            run, other_run = pairs[-1]
+            progress.say(f"{name}, {model}, {system}: {run.seconds:.3g} s per epoch, other {other_run.seconds:.3g}")
         shape = MODELS[model]
         case = f"{name}, {model} {shape['layers']} x {shape['hidden']}, {system}, {number} worker(s)"
         rows += _rows(case, pairs)
@@ -119,29 +119,29 @@ def versions(
 
 
 def _rows(case: str, pairs: Sequence[tuple[_VersionRun, _VersionRun]]) -> list[dict[str, Any]]:
-    ours, theirs = (statistics.median(one.seconds for one in side) for side in zip(*pairs, strict=True))
-    ratios = [two.seconds / one.seconds for one, two in pairs]
+    seconds, other_seconds = (statistics.median(run.seconds for run in side) for side in zip(*pairs, strict=True))
+    ratios = [other_run.seconds / run.seconds for run, other_run in pairs]
     rival, spread = pairs[0][1].name, f" ({min(ratios):.2f} to {max(ratios):.2f} x)"
     return [
-        row(case, "epoch", ours, "s", rival, theirs, theirs / ours, GOAL, detail=spread),
+        row(case, "epoch", seconds, "s", rival, other_seconds, other_seconds / seconds, GOAL, detail=spread),
         row(case, "training loss of the last epoch", pairs[0][0].loss, "", rival, pairs[0][1].loss, None),
     ]
 
 
-def _expect_another(other: str) -> None:
-    if not os.access(other, os.X_OK):
+def _expect_another(python: str) -> None:
+    if not os.access(python, os.X_OK):
         raise ValueError(
-            f"other_python must be the path of a Python that has another gnnqlab, got {other!r}; none is there"
+            f"other_python must be the path of a Python that has another gnnqlab, got {python!r}; none is there"
         )
-    command = [other, "-c", "import gnnqlab; print(gnnqlab.__file__)"]
-    with tempfile.TemporaryDirectory(prefix="gnnqlab-") as empty:  # no folder gnnqlab that would be imported instead
-        found = subprocess.run(command, capture_output=True, text=True, cwd=empty, env=_environment())
-    if found.returncode:
-        errors = found.stderr.strip().splitlines()[-1:] or ["no error output"]
-        raise ValueError(f"other_python must be a Python that imports gnnqlab, got {other!r}: {errors[0]}")
-    where = Path(found.stdout.strip())
-    if where.parent.resolve() == Path(gnnqlab.__file__).parent.resolve():
-        raise ValueError(f"other_python must have another gnnqlab, got {other!r}, which has this one, {where}")
+    command = [python, "-c", "import gnnqlab; print(gnnqlab.__file__)"]
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-") as folder:  # no folder gnnqlab that would be imported instead
+        process = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=_environment())
+    if process.returncode:
+        errors = process.stderr.strip().splitlines()[-1:] or ["no error output"]
+        raise ValueError(f"other_python must be a Python that imports gnnqlab, got {python!r}: {errors[0]}")
+    package_path = Path(process.stdout.strip())
+    if package_path.parent.resolve() == Path(gnnqlab.__file__).parent.resolve():
+        raise ValueError(f"other_python must have another gnnqlab, got {python!r}, which has this one, {package_path}")
 
 
 def _run_version(python: str, settings: dict[str, Any]) -> _VersionRun:
@@ -154,9 +154,9 @@ def _run_version(python: str, settings: dict[str, Any]) -> _VersionRun:
         raise RuntimeError(
             f"a training with {python} must end, got exit status {process.returncode}:\n{process.stderr}"
         )
-    found = json.loads(process.stdout.strip().splitlines()[-1])
+    report = json.loads(process.stdout.strip().splitlines()[-1])
     return _VersionRun(
-        statistics.median(found["seconds"]), found["loss"], _named(found["version"], Path(found["file"]))
+        statistics.median(report["seconds"]), report["loss"], _named(report["version"], Path(report["file"]))
     )
 
 

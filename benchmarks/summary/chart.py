@@ -77,10 +77,10 @@ def dot_chart(title: str, axis: str, dots: Sequence[Dot], *, reference: float) -
     parts += [_text(_NAMES - 12, _TOP + _ROW * (row + 0.5) + 4, name, anchor="end") for row, name in enumerate(names)]
     for dot in dots:
         color, shape = _SERIES[series.index(dot.series)]
-        at = y(dot)
+        center_y = y(dot)
         if dot.half:
-            parts.append(_line(x(dot.value - dot.half), at, x(dot.value + dot.half), at, color, width=2))
-        parts.append(_shape(shape, x(dot.value), at, color))
+            parts.append(_line(x(dot.value - dot.half), center_y, x(dot.value + dot.half), center_y, color, width=2))
+        parts.append(_shape(shape, x(dot.value), center_y, color))
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -94,16 +94,16 @@ def ticks(low: float, high: float, *, most: int = 8) -> list[float]:
     span = (high - low) or 1.0
     power = 10.0 ** math.floor(math.log10(span / most))
     step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= most - 1)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(step * count, 10) for count in range(first, max(last, first + 1) + 1)]
+    first_step, last_step = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(step * count, 10) for count in range(first_step, max(last_step, first_step + 1) + 1)]
 
 
 def _legend(series: Sequence[str]) -> Iterator[str]:
-    at = 12.0 + _RADIUS
+    center_x = 12.0 + _RADIUS
     for (color, shape), name in zip(_SERIES, series, strict=False):
-        yield _shape(shape, at, 42, color)
-        yield _text(at + 12, 46, name)
-        at += 36 + 7.2 * len(name)  # 7.2 pixels are a wide letter at this size
+        yield _shape(shape, center_x, 42, color)
+        yield _text(center_x + 12, 46, name)
+        center_x += 36 + 7.2 * len(name)  # 7.2 pixels are a wide letter at this size
 
 
 def _shape(shape: str, x: float, y: float, color: str) -> str:
@@ -117,8 +117,8 @@ def _shape(shape: str, x: float, y: float, color: str) -> str:
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, color: str, *, width: int = 1, dash: str = "") -> str:
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{color}" stroke-width="{width}"{dashed}/>'
+    dash_attribute = f' stroke-dasharray="{dash}"' if dash else ""
+    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{color}" stroke-width="{width}"{dash_attribute}/>'
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 13, weight: str = "normal") -> str:

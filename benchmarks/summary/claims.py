@@ -25,12 +25,12 @@ MEMORY = Group(
             measures=(
                 *(
                     Measure(
-                        text=f"SAR, {what}, {model}, relative to Vanilla", part="memory",
+                        text=f"SAR, {words}, {model}, relative to Vanilla", part="memory",
                         case=f"rmat:12,30, {name}, depth 0", metric=metric, rival="vanilla", show=ratio,
-                        unit=unit, series="measured" if drawn else "", name=f"SAR, {drawn}, {model}",
+                        unit=unit, series="measured" if label else "", name=f"SAR, {label}, {model}",
                     )
                     for model, name in (("GraphSAGE", "graphsage"), ("GAT", "gat"))
-                    for what, metric, unit, drawn in (
+                    for words, metric, unit, label in (
                         ("halo embeddings at the peak", "halo at the peak", "× less", "halo at the peak"),
                         ("all tensors at the peak", "all purposes at the peak", "× less", "all tensors at the peak"),
                         ("speed of an epoch", "epoch over loopback", "× as fast", ""),
@@ -75,8 +75,8 @@ MEMORY = Group(
 )  # fmt: skip
 
 
-def _paper(text: str, part: str, show: Show, name: str = "", **where: Any) -> Measure:
-    return Measure(text=text, part=part, show=show, series="goal" if name else "", name=name, **where)
+def _paper(text: str, part: str, show: Show, name: str = "", **columns: Any) -> Measure:
+    return Measure(text=text, part=part, show=show, series="goal" if name else "", name=name, **columns)
 
 
 FIDELITY = Group(

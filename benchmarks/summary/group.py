@@ -61,7 +61,7 @@ FOUR_WORKERS = "Lines on four workers are a two-layer GCN on two hosts over 100 
 
 def systems(show: Show, unit: str = "") -> tuple[Measure, ...]:
     """Return a line for each system on two graphs, and for those that send whole blocks on one."""
-    two = [
+    two_worker_measures = [
         Measure(
             text=f"{name}, `{graph}`", part="systems", case=f"{graph}, gcn, .*", contestant=system, show=show,
             unit=unit, series=f"{graph}, two workers", name=name,
@@ -69,11 +69,11 @@ def systems(show: Show, unit: str = "") -> tuple[Measure, ...]:
         for graph in ("cora", "pcg")
         for system, name in SYSTEMS.items()
     ]  # fmt: skip
-    four = [
+    four_worker_measures = [
         Measure(
             text=f"{name}, `cora`, four workers", part="broadcasts", case="cora, gcn .*", contestant=system, metric="",
             show=show, unit=unit, series="cora, four workers on two hosts", name=name,
         )
         for system, name in _BLOCKS.items()
     ]  # fmt: skip
-    return (*two, *four)
+    return (*two_worker_measures, *four_worker_measures)

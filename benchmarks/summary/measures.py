@@ -86,11 +86,11 @@ def line(measure: Measure, tables: Mapping[str, Mapping[str, Any]]) -> Line:
             "case, contestant, metric or rival in benchmarks/summary"
         )
     row = min(rows, key=lambda row: row["ratio"]) if measure.worst else rows[0]
-    shown = measure.show(row, table["rows"], measure.unit)
-    goal, reached = (row["goal"], row["reached"]) if shown.goal else (None, None)
+    shown_number = measure.show(row, table["rows"], measure.unit)
+    goal, is_reached = (row["goal"], row["reached"]) if shown_number.goal else (None, None)
     text = measure.text.format(count=len(rows))
     return Line(
-        measure=measure, text=text, shown=shown, ratio=row["ratio"], goal=goal, reached=reached,
+        measure=measure, text=text, shown=shown_number, ratio=row["ratio"], goal=goal, reached=is_reached,
         source=_source(measure.part, table, row),
     )  # fmt: skip
 
@@ -138,14 +138,14 @@ def _limit(row: Row) -> str:
     """Return the value at which the ratio of a row equals its goal."""
     if row["goal"] is None:
         return ""
-    measured, rival, found = row["value"], row["rival_value"], row["ratio"]
+    measured_value, rival, stored_ratio = row["value"], row["rival_value"], row["ratio"]
     if row["rival"] in _LIMITS and row["unit"] != "share":  # a promised share is a lower limit
         return f"≤ {_short(rival / row['goal'])}"
-    if rival and math.isclose(measured / rival, found, rel_tol=0.01):
+    if rival and math.isclose(measured_value / rival, stored_ratio, rel_tol=0.01):
         return f"≥ {_short(row['goal'] * rival)}"
-    if measured and math.isclose(rival / measured, found, rel_tol=0.01):
+    if measured_value and math.isclose(rival / measured_value, stored_ratio, rel_tol=0.01):
         return f"≤ {_short(rival / row['goal'])}"
-    return f"≥ {_short(row['goal'] * measured / found)}"
+    return f"≥ {_short(row['goal'] * measured_value / stored_ratio)}"
 
 
 def _source(part: str, table: Mapping[str, Any], row: Row) -> str:
@@ -157,8 +157,8 @@ def _source(part: str, table: Mapping[str, Any], row: Row) -> str:
 def machine_of(table: Mapping[str, Any]) -> str:
     """Return processor and instruction set in a few characters."""
     name = table["device"].replace("(R)", "").replace(" Processor", "")
-    found = (table["machine"].get("instruction_set") or "").upper().replace("AVX512", "AVX-512")
-    return f"{name}, {found}" if found else name
+    instruction_set = (table["machine"].get("instruction_set") or "").upper().replace("AVX512", "AVX-512")
+    return f"{name}, {instruction_set}" if instruction_set else name
 
 
 def _short(number: float) -> str:

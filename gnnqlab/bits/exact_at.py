@@ -123,8 +123,8 @@ class ExactAt(Bits):
             (Fixed(bits=2), Fixed(bits=2))
         """
         # A wrapper without points would only require that the codec supports 32 bits.
-        own = tuple(point for point in self.points if direction is None or point_of(point)[0] == direction)
-        return replace(self, inner=present, points=own) if own else present
+        own_points = tuple(point for point in self.points if direction is None or point_of(point)[0] == direction)
+        return replace(self, inner=present, points=own_points) if own_points else present
 
     def build(self, worker: WorkerContext) -> ExactFrom:
         """Build the policy of one worker, around the policy that ``inner`` builds."""
@@ -133,8 +133,8 @@ class ExactAt(Bits):
     @property
     def choices(self) -> tuple[int, ...]:
         # If every row is float32 from the start, the inner policy's bit-widths are never used.
-        whole = self.since == 0 and set(DIRECTIONS) <= set(self.points)
-        return (EXACT,) if whole else tuple(sorted({*self.inner.choices, EXACT}))
+        is_exact = self.since == 0 and set(DIRECTIONS) <= set(self.points)
+        return (EXACT,) if is_exact else tuple(sorted({*self.inner.choices, EXACT}))
 
     def version(self, epoch: int) -> int:
         # Versions of the inner policy take the even numbers, so that the start of float32 changes the number too.
@@ -148,13 +148,13 @@ class ExactAt(Bits):
 
     @property
     def needs_every_row(self) -> str:
-        needs: str = self.inner.needs_every_row
-        return needs
+        reason: str = self.inner.needs_every_row
+        return reason
 
     @property
     def weighs_rows(self) -> bool:
-        weighs: bool = self.inner.weighs_rows
-        return weighs
+        weighs_rows: bool = self.inner.weighs_rows
+        return weighs_rows
 
     @property
     def of_halo_rows(self) -> bool:
@@ -163,8 +163,8 @@ class ExactAt(Bits):
 
     @property
     def times_links(self) -> bool:
-        times: bool = self.inner.times_links
-        return times
+        times_links: bool = self.inner.times_links
+        return times_links
 
     @property
     def start(self) -> int:
@@ -183,18 +183,18 @@ class ExactAt(Bits):
         Raises:
             ValueError: if the other policy cannot be predicted.
         """
-        predicted: PredictedWidths = self.inner.predict(context)
+        prediction: PredictedWidths = self.inner.predict(context)
         if context.epoch is not None and context.epoch < self.since:  # before the first float32 epoch
-            return predicted
+            return prediction
         # Same shapes as predicted by the inner policy: one (n,) per message.
-        exact = {
+        overrides = {
             (layer, direction): [torch.full_like(part, EXACT) for part in parts]
-            for (layer, direction), parts in predicted.widths.items()
+            for (layer, direction), parts in prediction.widths.items()
             if self.covers(direction, layer)
         }
-        later = context.epoch is None and self.since > 0
-        assumes = (f"an epoch from {self.since} on, in which points are exact",) if later else ()
-        return replace(predicted, widths={**predicted.widths, **exact}, assumes=(*predicted.assumes, *assumes))
+        starts_later = context.epoch is None and self.since > 0
+        assumes = (f"an epoch from {self.since} on, in which points are exact",) if starts_later else ()
+        return replace(prediction, widths={**prediction.widths, **overrides}, assumes=(*prediction.assumes, *assumes))
 
 
 class ExactFrom(BitPolicy):
@@ -233,10 +233,10 @@ class ExactFrom(BitPolicy):
         Raises:
             ValueError: with the points that there are.
         """
-        unused = [point for point in self.settings.points if not any(_is_of(point, *each) for each in self.points)]
-        if unused and self.points:  # one worker sends no messages, so it has no points to check
+        points = [point for point in self.settings.points if not any(_is_of(point, *each) for each in self.points)]
+        if points and self.points:  # one worker sends no messages, so it has no points to check
             raise ValueError(
-                f"every point must have quantized messages, got none for {' and '.join(map(repr, unused))}; choose "
+                f"every point must have quantized messages, got none for {' and '.join(map(repr, points))}; choose "
                 f"from the points of this training: {', '.join(_sorted_texts(self.points))}"
             )
 
@@ -264,5 +264,5 @@ def _is_of(point: str, direction: str, layer: int) -> bool:
 
 
 def _sorted_texts(points: Iterable[tuple[str, int]]) -> list[str]:
-    in_order = sorted(points, key=lambda each: (DIRECTIONS.index(each[0]), each[1]))  # forward first
-    return [f"{direction} {layer}" for direction, layer in in_order]
+    sorted_points = sorted(points, key=lambda point: (DIRECTIONS.index(point[0]), point[1]))  # forward first
+    return [f"{direction} {layer}" for direction, layer in sorted_points]

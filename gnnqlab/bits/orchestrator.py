@@ -202,11 +202,11 @@ class OrchestratedWidths(BitPolicy):
         if not self.settings.by_node or self.base == self.settings.bit_widths[-1]:
             return self.base
         # The base returns to earlier values, so bit-widths are computed once per id tensor and base.
-        known = self._widths_of.setdefault(rows.ids, {})
-        if self.base not in known:
+        widths_of_base = self._widths_of.setdefault(rows.ids, {})
+        if self.base not in widths_of_base:
             p, settings = self._importance(rows.ids), self.settings
-            known[self.base] = by_importance(p, self.base, settings.bit_widths, settings.thresholds)
-        return known[self.base]
+            widths_of_base[self.base] = by_importance(p, self.base, settings.bit_widths, settings.thresholds)
+        return widths_of_base[self.base]
 
     def _importance(self, ids: Tensor) -> Tensor:
         if ids not in self._p_of:
@@ -252,8 +252,8 @@ class Orchestrator(Adaptive):
             self.decisions.append(verdict.entry(epoch, f"base width {self.widths.base}"))
 
     def entries(self) -> Sequence[Entry]:
-        unread, self.decisions[:] = list(self.decisions), []
-        return unread
+        unread_entries, self.decisions[:] = list(self.decisions), []
+        return unread_entries
 
     def state(self) -> State:
         return State({"base": self.widths.base})

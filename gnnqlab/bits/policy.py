@@ -264,9 +264,9 @@ class UniformRandom(Bits):
         return epoch // self.period
 
     def widths(self, rows: Rows, epoch: int) -> Tensor:
-        backward = rows.direction == "backward"
+        is_backward = rows.direction == "backward"
         # Forward rows of a node have one sender, its owner; gradients of a halo node come from several workers.
-        key = stream("bits", 2 * rows.layer + backward, rows.sender + 1 if backward else 0, rows.round)
+        key = stream("bits", 2 * rows.layer + is_backward, rows.sender + 1 if is_backward else 0, rows.round)
         draw = uniform16(rows.ids, 1, seed=rows.seed, epoch=self.version(epoch), stream=key).flatten()  # (n,), 16 bits
         table = torch.tensor(self.bit_widths, dtype=torch.uint8, device=rows.ids.device)  # (k,)
         # Scale the 16-bit draw to an index in [0, len(among)) in integers, identical on CPU and GPU.

@@ -25,8 +25,8 @@ def two_parameters(each: int) -> ParamBytes:
     return partial(_two, each)
 
 
-def _two(each: int, width: int, columns: int) -> int:
-    return 0 if width == EXACT else 2 * each
+def _two(parameter_bytes: int, width: int, columns: int) -> int:
+    return 0 if width == EXACT else 2 * parameter_bytes
 
 
 def row_bytes(width: int, columns: int, param_bytes: ParamBytes) -> int:

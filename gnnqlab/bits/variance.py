@@ -67,8 +67,8 @@ class RowVariance:
         """
         count = len(self.spreads)
         # A codec with one statistic may record it without a second dimension.
-        known = [(len(use), count), (len(use),)] if count == 1 else [(len(use), count)]
-        if use.dim() != 1 or tuple(spreads.shape) not in known:
+        known_shapes = [(len(use), count), (len(use),)] if count == 1 else [(len(use), count)]
+        if use.dim() != 1 or tuple(spreads.shape) not in known_shapes:
             raise ValueError(
                 f"each row needs a use and {' and '.join(self.spreads)}, got shapes {tuple(use.shape)} "
                 f"and {tuple(spreads.shape)}"
@@ -105,10 +105,10 @@ class RowVariance:
             totals: sum of each row of `betas` over the rows of the message, ``(K,)``. With K = 1 they do not matter.
                 Otherwise the result is exact for all rows together, and for one row if its spreads have the same ratio.
         """
-        first, *others = self.shares[width]
+        first_share, *shares = self.shares[width]
         if not totals[0] > 0:  # β is 0 in every row, so V is 0 with any factor
-            return first
-        return first + sum(share * total / totals[0] for share, total in zip(others, totals[1:], strict=True))
+            return first_share
+        return first_share + sum(share * total / totals[0] for share, total in zip(shares, totals[1:], strict=True))
 
 
 class Weighed(Protocol):

@@ -72,11 +72,11 @@ def arguments_of(option: str, shown: Sequence[OptionHelp], place: str, *, hidden
 def help_text(shown: Collection[OptionHelp]) -> str:
     """Return the help of an option: text and default, once for each group of models or systems with the same text."""
     groups: dict[str, list[OptionHelp]] = {}
-    for each in shown:
-        groups.setdefault(each.help, []).append(each)  # equal texts are listed once
+    for setting in shown:
+        groups.setdefault(setting.help, []).append(setting)  # equal texts are listed once
     lines = []
     for text, group in groups.items():
-        names = ", ".join(each.owner for each in group)
+        names = ", ".join(setting.owner for setting in group)
         lines.append(f"{names}: {text}{_default(group)}" if names else text + _default(group))
     return "\n".join(lines).replace("%", "%%")  # argparse formats help with %
 
@@ -86,8 +86,8 @@ def _default(group: list[OptionHelp]) -> str:
     defaults = {each.owner: each.default for each in group if each.default}
     if not defaults:
         return ""
-    first = next(iter(defaults.values()))
-    return f" (default: {'; '.join([first, *(f'{name}: {text}' for name, text in defaults.items() if text != first)])})"
+    value = next(iter(defaults.values()))
+    return f" (default: {'; '.join([value, *(f'{name}: {text}' for name, text in defaults.items() if text != value)])})"
 
 
 def _has_default(setting: Setting) -> bool:

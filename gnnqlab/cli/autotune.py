@@ -39,7 +39,7 @@ class Autotune(Options):
         bit_widths = settings.pop("bit_widths", (2, 4, 8))  # a given set, not one of the searched settings
         if settings:
             raise ValueError(f"autotune chooses the system's settings itself, got {sorted(settings)}; leave them out")
-        tuned = autotune(
+        tuning = autotune(
             self.configure("vanilla"),
             target=self.target,
             most_variance=self.most_variance,
@@ -51,13 +51,13 @@ class Autotune(Options):
             out=self.out,
             say=lambda line: print(line, file=sys.stderr),
         )
-        result = tuned.to_json()
-        chosen = {"lam": tuned.lam, "group_size": tuned.group_size, "period": tuned.period, "bit_widths": bit_widths}
+        result = tuning.to_json()
+        values = {"lam": tuning.lam, "group_size": tuning.group_size, "period": tuning.period, "bit_widths": bit_widths}
         # Command of a training with the chosen settings, to copy.
-        result["command"] = command_of(dataclasses.replace(tuned.config, system=make_system("adaqp", **chosen)))
+        result["command"] = command_of(dataclasses.replace(tuning.config, system=make_system("adaqp", **values)))
         if not self.json:
             print(plain_table([_trial_row(trial) for trial in (result["vanilla"], *result["trials"])]))
-            print(f"{tuned!r}\n{result['command']}")
+            print(f"{tuning!r}\n{result['command']}")
         return result
 
 

@@ -134,11 +134,11 @@ class Bench:
         """Merge rows into the table of that name, or store them as a new table, so that no measurement is lost."""
         from gnnqlab.results import HERE, join, keep
 
-        where: dict[str, Any] = {"command": self._command(), "folder": self.results or HERE}
+        options: dict[str, Any] = {"command": self._command(), "folder": self.results or HERE}
         try:
-            return join(part, rows, **where)  # replaces rows of the same case, figure and baseline
+            return join(part, rows, **options)  # replaces rows of the same case, figure and baseline
         except ValueError as error:
-            path = keep(f"{part}-{time.strftime('%Y%m%d-%H%M%S')}", rows, **where)
+            path = keep(f"{part}-{time.strftime('%Y%m%d-%H%M%S')}", rows, **options)
             print(f"gnnqlab: {error}; the rows are stored as {path.stem}", file=sys.stderr)
             return path
 
@@ -176,11 +176,11 @@ class Bench:
     def _command(self) -> str:
         """Return the command that repeats this measurement."""
         words = ["gnnqlab", "bench", self.name]
-        for each in (each.name for each in fields(self) if each.name not in _NOT_REPEATED):
-            value = getattr(self, each)
+        for name in (each.name for each in fields(self) if each.name not in _NOT_REPEATED):
+            value = getattr(self, name)
             if value is not None:
-                text = {"graph": _graph_names, "other_python": _interpreter_name}.get(each, str)(value)
-                words += [f"--{each.replace('_', '-')}", text]
+                text = {"graph": _graph_names, "other_python": _interpreter_name}.get(name, str)(value)
+                words += [f"--{name.replace('_', '-')}", text]
         return shlex.join(words)
 
 
@@ -229,17 +229,17 @@ def _graph_names(graphs: str) -> str:
     """Return graphs by name instead of path where possible, so that the command works on other machines."""
     find_graph = benchmarks("engine.graphs").find_graph
 
-    def name(found: re.Match[str]) -> str:
-        stem = Path(found[0]).stem
-        return stem if find_graph(stem) else found[0]
+    def name(match: re.Match[str]) -> str:
+        stem = Path(match[0]).stem
+        return stem if find_graph(stem) else match[0]
 
     return re.sub(r"[^,;]+\.npz", name, graphs)  # lists are separated by commas or semicolons
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> str:
     """Return a measurement as a table: in the form of its module, or with each figure next to its baseline."""
-    own = benchmarks("registry").format_rows(name, rows)
-    return plain_table(benchmarks("engine.rows").cells(rows) if own is None else own)
+    text = benchmarks("registry").format_rows(name, rows)
+    return plain_table(benchmarks("engine.rows").cells(rows) if text is None else text)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

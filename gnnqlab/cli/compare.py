@@ -55,64 +55,64 @@ class Compare(Options):
         if self.target is not None:
             check_target(self.target)
         fields = self._fields()  # all of them first, so that an error is raised before any training
-        count, begun = sum(len(each.configs) for each in fields), 0
-        for each in fields:
-            self._train(each, begun, count)
-            begun += len(each.configs)
-        done = [each for each in fields if each.runs]
+        count, num_trained = sum(len(cell.configs) for cell in fields), 0
+        for cell in fields:
+            self._train(cell, num_trained, count)
+            num_trained += len(cell.configs)
+        cells = [cell for cell in fields if cell.runs]
         # A cell without any successful run has nothing to compare.
-        if done:
-            self._judge(done)
-        failed = [line for each in fields for line in each.failed]
+        if cells:
+            self._judge(cells)
+        failures = [line for cell in fields for line in cell.failed]
         if not self.json:
-            print(grid_table([each.table() for each in fields]))
-            for each in done:
-                print(f"report: {each.report}")
-        if failed:
-            print(f"gnnqlab: {len(failed)} of {count} trainings failed", file=sys.stderr)
-        return self._result(fields, done, failed)
+            print(grid_table([cell.table() for cell in fields]))
+            for cell in cells:
+                print(f"report: {cell.report}")
+        if failures:
+            print(f"gnnqlab: {len(failures)} of {count} trainings failed", file=sys.stderr)
+        return self._result(fields, cells, failures)
 
     def _fields(self) -> list[_Field]:
         """Return a comparison for each graph and model, with its configurations."""
         choices = systems_in(self.systems)
         # A system's own settings override common options of the same name.
-        chosen = [SystemChoice(each.name, {**self.select_settings(each.name), **each.settings}) for each in choices]
-        unused = set(self.system_only_options()) - {setting for choice in chosen for setting in choice.settings}
-        if unused:
+        systems = [SystemChoice(each.name, {**self.select_settings(each.name), **each.settings}) for each in choices]
+        surplus = set(self.system_only_options()) - {setting for choice in systems for setting in choice.settings}
+        if surplus:
             names = [choice.name for choice in choices]
-            raise ValueError(f"none of the systems {names} takes {sorted(unused)}; leave it out or add one that does")
+            raise ValueError(f"none of the systems {names} takes {sorted(surplus)}; leave it out or add one that does")
         fields = []
         for graph in graphs_in(self.graph):
             for model in models_in(self.model):
                 options = dataclasses.replace(self, graph=graph, model=model)
-                configs = [options.configure(choice.name, **choice.settings) for choice in chosen]
+                configs = [options.configure(choice.name, **choice.settings) for choice in systems]
                 if self.mini_batch:
                     configs[0].require_nodes("--mini-batch")  # DGL's mini-batches have no link prediction
-                fields.append(_Field(graph, model, chosen, _with_equal_evaluation(configs)))
+                fields.append(_Field(graph, model, systems, _with_equal_evaluation(configs)))
         return fields
 
-    def _train(self, each: _Field, begun: int, count: int) -> None:
+    def _train(self, cell: _Field, num_trained: int, count: int) -> None:
         """Train the runs of one graph and model; a failure is reported, and the others continue."""
         from gnnqlab.launch.calibrate import resolve_comm_share
         from gnnqlab.launch.local import launch
 
         try:
-            each.configs = resolve_comm_share(each.configs)  # one calibrated link for all systems
+            cell.configs = resolve_comm_share(cell.configs)  # one calibrated link for all systems
         except (RuntimeError, OSError) as error:
-            for choice in each.choices:
-                each.fail(choice, f"calibrating the link failed: {error}")
+            for choice in cell.choices:
+                cell.fail(choice, f"calibrating the link failed: {error}")
             return
-        for number, (choice, config) in enumerate(zip(each.choices, each.configs), start=begun + 1):
+        for number, (choice, config) in enumerate(zip(cell.choices, cell.configs), start=num_trained + 1):
             try:
                 run = launch(config, root=self.out)
-                follow(run, f"{number} of {count}: {choice} on {each.graph}: " if count > 1 else "")
+                follow(run, f"{number} of {count}: {choice} on {cell.graph}: " if count > 1 else "")
             except (RuntimeError, OSError) as error:
-                each.fail(choice, str(error))
+                cell.fail(choice, str(error))
                 continue  # the next system still trains
-            each.runs.append(run)
-            each.settings.append(choice.settings)
-        if self.mini_batch and each.runs:
-            each.line, each.no_line = self._mini_batch(each.configs[0])
+            cell.runs.append(run)
+            cell.settings.append(choice.settings)
+        if self.mini_batch and cell.runs:
+            cell.line, cell.no_line = self._mini_batch(cell.configs[0])
 
     def _mini_batch(self, config: RunConfig) -> tuple[list[BaselineRun], str]:
         """Return the result of mini-batch training, or none and the reason."""
@@ -131,38 +131,38 @@ class Compare(Options):
             print(f"gnnqlab: mini-batch, {config.model.name} on {config.graph}: {error}", file=sys.stderr)
             return [], str(error)
 
-    def _judge(self, done: list[_Field]) -> None:
+    def _judge(self, cells: list[_Field]) -> None:
         """Compare the runs of each graph and model, and write a page for each."""
         from gnnqlab.lab.training.compare import compare
         from gnnqlab.lab.training.snapshot import graph_name, labels
         from gnnqlab.run import folder as files
 
         folder = files.create(Path(self.out) if self.out else files.default_root(), files.new_id("compare"))
-        for number, each in enumerate(done, start=1):
-            comparison = compare([*each.runs, *each.line], target=self.target)
-            words = f"{number}-{graph_name({'graph': each.graph})}-{each.model}"
-            name = "report.html" if len(done) == 1 else f"report-{re.sub(r'[^A-Za-z0-9.-]+', '_', words)}.html"
-            each.report = str(comparison.report(folder / name))
+        for number, cell in enumerate(cells, start=1):
+            comparison = compare([*cell.runs, *cell.line], target=self.target)
+            words = f"{number}-{graph_name({'graph': cell.graph})}-{cell.model}"
+            name = "report.html" if len(cells) == 1 else f"report-{re.sub(r'[^A-Za-z0-9.-]+', '_', words)}.html"
+            cell.report = str(comparison.report(folder / name))
             # JSON has no NaN, which stands for runs without validation.
-            each.target = None if math.isnan(comparison.target) else comparison.target
-            each.names = labels(comparison.runs)
-            settings = [*each.settings, *({} for _ in each.line)]  # the mini-batch row comes last and has no settings
-            each.summaries = [
-                {**run.summary, "settings": own, "to_target_s": None if math.isnan(seconds) else seconds}
-                for run, own, seconds in zip(
+            cell.target = None if math.isnan(comparison.target) else comparison.target
+            cell.names = labels(comparison.runs)
+            settings = [*cell.settings, *({} for _ in cell.line)]  # the mini-batch row comes last and has no settings
+            cell.summaries = [
+                {**run.summary, "settings": run_settings, "to_target_s": None if math.isnan(seconds) else seconds}
+                for run, run_settings, seconds in zip(
                     comparison.runs, settings, comparison.to_frame()["to_target_s"], strict=True
                 )
             ]
 
-    def _result(self, fields: list[_Field], done: list[_Field], failed: list[dict[str, Any]]) -> dict[str, Any]:
+    def _result(self, fields: list[_Field], cells: list[_Field], failures: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the JSON: all runs in one list, and the facts of each graph and model separately."""
-        result: dict[str, Any] = {"runs": [line for each in done for line in each.summaries[: len(each.runs)]]}
-        parts = [each.facts(mini_batch=self.mini_batch) for each in done]
+        result: dict[str, Any] = {"runs": [line for cell in cells for line in cell.summaries[: len(cell.runs)]]}
+        parts = [cell.facts(mini_batch=self.mini_batch) for cell in cells]
         if len(fields) == 1 and parts:
             result |= {name: value for name, value in parts[0].items() if name not in ("graph", "model")}
         elif len(fields) > 1:
             result["comparisons"] = parts
-        return {**result, "failed": failed}
+        return {**result, "failed": failures}
 
 
 @dataclass
@@ -188,8 +188,8 @@ class _Field:
     def fail(self, choice: SystemChoice, error: str) -> None:
         """Record a failed training, and report it in one line."""
         text = " ".join(error.split())
-        where = {"system": choice.name, "settings": choice.settings, "model": self.model, "graph": self.graph}
-        self.failed.append({**where, "error": text})
+        facts = {"system": choice.name, "settings": choice.settings, "model": self.model, "graph": self.graph}
+        self.failed.append({**facts, "error": text})
         print(f"gnnqlab: {choice}, {self.model} on {self.graph}: {text}", file=sys.stderr)
 
     def table(self) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class _Field:
 
 def _with_equal_evaluation(configs: list[RunConfig]) -> list[RunConfig]:
     """Return configurations that are evaluated equally often, so that best epochs and times to a score compare."""
-    every = [config.train.evaluate_every or 0 for config in configs]
-    most = 0 if 0 in every else max(every)  # 0: evaluated after the last epoch only
-    trains = [dataclasses.replace(config.train, evaluate_every=most) for config in configs]
+    intervals = [config.train.evaluate_every or 0 for config in configs]
+    interval = 0 if 0 in intervals else max(intervals)  # 0: evaluated after the last epoch only
+    trains = [dataclasses.replace(config.train, evaluate_every=interval) for config in configs]
     return [dataclasses.replace(config, train=train) for config, train in zip(configs, trains)]

@@ -30,13 +30,13 @@ def completion_script(shell: str, commands: Mapping[str, type[Any]]) -> str:
         import shtab
     except ImportError:
         raise RuntimeError("completion needs the library shtab, which is not installed; pip install shtab") from None
-    top = argparse.ArgumentParser(prog="gnnqlab")
-    each = top.add_subparsers()
+    top_parser = argparse.ArgumentParser(prog="gnnqlab")
+    subparsers = top_parser.add_subparsers()
     names = _names()
     for name, command in commands.items():
         parser, _ = parser_of(name, command)
-        about = (command.__doc__ or "").partition("\n")[0]
-        subparser = each.add_parser(name, parents=[parser], add_help=False, help=about, description=about)
+        summary = (command.__doc__ or "").partition("\n")[0]
+        subparser = subparsers.add_parser(name, parents=[parser], add_help=False, help=summary, description=summary)
         # argparse has no public list of actions.
         for action in subparser._actions:
             if action.dest == "name":
@@ -45,7 +45,7 @@ def completion_script(shell: str, commands: Mapping[str, type[Any]]) -> str:
                 action.choices = names[action.dest]
             elif action.metavar == "PATH":
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
-    script: str = shtab.complete(top, shell=shell)
+    script: str = shtab.complete(top_parser, shell=shell)
     return script
 
 

@@ -23,52 +23,52 @@ def grid_table(comparisons: list[dict[str, Any]]) -> str:
             without figures) and ``no_line``: the reason if a requested mini-batch row is missing.
     """
     rows, notes = [], []
-    several = len(comparisons) > 1
+    is_grid = len(comparisons) > 1
     for comparison in comparisons:
         # A single cell needs no columns for graph and model, which would be constant.
-        where = {"graph": comparison["graph"], "model": comparison["model"]} if several else {}
-        run_rows = _rows(comparison["summaries"], comparison["names"], target=comparison["target"], apart=several)
+        cell_columns = {"graph": comparison["graph"], "model": comparison["model"]} if is_grid else {}
+        run_rows = _rows(comparison["summaries"], comparison["names"], target=comparison["target"], is_grid=is_grid)
         run_rows += [{"system": name, "test": "failed"} for name in comparison["failed"]]
         if comparison["no_line"]:
             run_rows.append({"system": "mini-batch", "test": "no line"})
             notes.append(
                 f"no mini-batch line for {comparison['model']} on {comparison['graph']}: {comparison['no_line']}"
             )
-        rows += [where | row for row in run_rows]
+        rows += [cell_columns | row for row in run_rows]
     return "\n".join([plain_table(rows), *notes])
 
 
 def _rows(
-    summaries: list[dict[str, Any]], names: list[str], *, target: float | None = None, apart: bool = False
+    summaries: list[dict[str, Any]], names: list[str], *, target: float | None = None, is_grid: bool = False
 ) -> list[dict[str, str]]:
-    """Return the cells of compared runs; the target is in the name of its column, or in its own one if ``apart``."""
+    """Return the cells of compared runs; the target is in the name of its column, or in its own one if ``is_grid``."""
     rows = []
     for name, summary in zip(names, summaries, strict=True):
-        first, score, further = summaries[0], get_test_score(summary), further_test_scores(summary)
-        reached: dict[str, str] = {}
-        if apart:
-            reached = {
+        base, score, other_scores = summaries[0], get_test_score(summary), further_test_scores(summary)
+        cells: dict[str, str] = {}
+        if is_grid:
+            cells = {
                 "target": _percent(target),
-                "to target": "" if target is None else _time_to_target(summary["to_target_s"], first["to_target_s"]),
+                "to target": "" if target is None else _time_to_target(summary["to_target_s"], base["to_target_s"]),
             }
         elif target is not None:
-            reached = {f"to {100 * target:.1f} %": _time_to_target(summary["to_target_s"], first["to_target_s"])}
+            cells = {f"to {100 * target:.1f} %": _time_to_target(summary["to_target_s"], base["to_target_s"])}
         rows.append(
             {
                 "system": name,
                 "test": "" if score is None else f"{100 * score:.2f} %",
-                **{label: "" if value is None else f"{100 * value:.2f} %" for label, value in further.items()},
+                **{label: "" if value is None else f"{100 * value:.2f} %" for label, value in other_scores.items()},
                 "total": f"{summary['train_s']:.2f} s",
                 # Speed-up of the whole training, without evaluation.
-                "faster": f"{first['train_s'] / summary['train_s']:.2f}x",
-                **reached,
+                "faster": f"{base['train_s'] / summary['train_s']:.2f}x",
+                **cells,
                 "median epoch": f"{1000 * summary['epoch_s']:.1f} ms",  # seconds -> ms, as for the three parts below
                 "waiting": f"{1000 * summary['comm_s']:.1f} ms",
                 "computing": f"{1000 * summary['comp_s']:.1f} ms",
                 "quantizing": f"{1000 * summary['quant_s']:.1f} ms",
                 "data": f"{summary['bytes_payload'] / 1e6:.3f} MB",  # bytes per epoch, all workers -> MB
                 "parameters": f"{summary['bytes_params'] / 1e6:.3f} MB",  # scales and zero-points
-                "fewer bytes": f"{first['bytes_sent'] / summary['bytes_sent']:.1f}x" if summary["bytes_sent"] else "",
+                "fewer bytes": f"{base['bytes_sent'] / summary['bytes_sent']:.1f}x" if summary["bytes_sent"] else "",
                 "link": summary["link"],
             }
         )
@@ -79,10 +79,10 @@ def _percent(target: float | None) -> str:
     return "" if target is None else f"{100 * target:.1f} %"
 
 
-def _time_to_target(seconds: float | None, first: float | None) -> str:
+def _time_to_target(seconds: float | None, first_seconds: float | None) -> str:
     if seconds is None:
         return "not reached"
-    return f"{seconds:.2f} s" + (f", {first / seconds:.2f}x" if first is not None and seconds else "")
+    return f"{seconds:.2f} s" + (f", {first_seconds / seconds:.2f}x" if first_seconds is not None and seconds else "")
 
 
 def plain_table(rows: list[dict[str, Any]]) -> str:

@@ -19,15 +19,15 @@ def examine() -> list[dict[str, Any]]:
     return [_python(), *_packages(), _metis(), *_kernels(), *_compilers(), *machine]
 
 
-def _check(name: str, found: str, ok: bool, way_out: str = "", *, optional: bool = False) -> dict[str, Any]:
-    verdict = "yes" if ok else "optional" if optional else "no"
-    return {"check": name, "found": found, "ok": verdict, "way_out": "" if ok else way_out}
+def _check(name: str, result: str, is_met: bool, way_out: str = "", *, optional: bool = False) -> dict[str, Any]:
+    verdict = "yes" if is_met else "optional" if optional else "no"
+    return {"check": name, "found": result, "ok": verdict, "way_out": "" if is_met else way_out}
 
 
 def _python() -> dict[str, Any]:
-    ok = (3, 11) <= sys.version_info[:2] <= (3, 13)  # versions with tests
+    is_tested = (3, 11) <= sys.version_info[:2] <= (3, 13)  # versions with tests
     way_out = "3.11 to 3.13 are tested; the pinned versions (DGL in particular) are those for 3.11"
-    return _check("python", platform.python_version(), ok, way_out, optional=True)
+    return _check("python", platform.python_version(), is_tested, way_out, optional=True)
 
 
 def _packages() -> list[dict[str, Any]]:
@@ -45,8 +45,8 @@ def _packages() -> list[dict[str, Any]]:
         try:
             rows.append(_check(package, importlib.metadata.version(package), True))
         except importlib.metadata.PackageNotFoundError:
-            optional = package not in ("torch", "plotly", "tqdm")
-            rows.append(_check(package, "missing", False, f"install it for {use}", optional=optional))
+            is_optional = package not in ("torch", "plotly", "tqdm")
+            rows.append(_check(package, "missing", False, f"install it for {use}", optional=is_optional))
     return rows
 
 
@@ -66,12 +66,12 @@ def _kernels() -> list[dict[str, Any]]:
         status = native.status()
     except (ValueError, RuntimeError) as error:  # GNNQLAB_ISA is unknown, or not supported by the processor
         return [_check("kernels", "none", False, f"{error}; unset it")]
-    found = f"{status['backend']}, {status['isa'] or 'plain PyTorch'}, {status['threads']} thread(s)"
-    compiled = status["backend"] == "native"
+    backend = f"{status['backend']}, {status['isa'] or 'plain PyTorch'}, {status['threads']} thread(s)"
+    is_compiled = status["backend"] == "native"
     way_out = status["reason"] or "GNNQLAB_KERNELS selects the reference kernels; unset it"
     if status["backend"] not in ("native", "reference"):
         way_out = f"GNNQLAB_KERNELS must be native or reference, got {status['backend']!r}; unset it"
-    rows = [_check("kernels", found, compiled, way_out)]
+    rows = [_check("kernels", backend, is_compiled, way_out)]
     runtimes = status["openmp"]
     # Each OpenMP runtime has its own pool of threads.
     if len(runtimes) > 1:
@@ -95,8 +95,8 @@ def _devices() -> list[dict[str, Any]]:
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    found = ", ".join(torch.cuda.get_device_name(index) for index in range(count)) or "none"
-    return [_check("GPU", found, count > 0, "training runs on the CPU", optional=True)]
+    names = ", ".join(torch.cuda.get_device_name(index) for index in range(count)) or "none"
+    return [_check("GPU", names, count > 0, "training runs on the CPU", optional=True)]
 
 
 def _cores() -> dict[str, Any]:
@@ -110,13 +110,13 @@ def _memory() -> dict[str, Any]:
 
 
 def _browser() -> dict[str, Any]:
-    found = next((path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None)
-    return _check("browser for pictures", found or "none", found is not None, "install chromium", optional=True)
+    browser = next((path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None)
+    return _check("browser for pictures", browser or "none", browser is not None, "install chromium", optional=True)
 
 
 def _hosts() -> dict[str, Any]:
     from gnnqlab.launch.emulated import available
 
     reason = available()
-    found = "network namespaces" if reason is None else "none"
-    return _check("emulated hosts", found, reason is None, reason or "", optional=True)
+    method = "network namespaces" if reason is None else "none"
+    return _check("emulated hosts", method, reason is None, reason or "", optional=True)

@@ -65,25 +65,25 @@ def graphs_in(text: str) -> list[str]:
     """
     if Path(text).exists():  # a path may contain commas
         return [text]
-    joined: list[str] = []
+    names: list[str] = []
     for piece in _pieces(text):
-        if joined and _NUMBER.match(piece):
-            joined[-1] += f",{piece}"
+        if names and _NUMBER.match(piece):
+            names[-1] += f",{piece}"
         else:
-            joined.append(piece)
-    return _each_once("graph", joined)
+            names.append(piece)
+    return _each_once("graph", names)
 
 
 def _pieces(text: str) -> list[str]:
     return [piece.strip() for piece in text.split(",") if piece.strip()]
 
 
-def _each_once(what: str, names: Sequence[str]) -> list[str]:
+def _each_once(kind: str, names: Sequence[str]) -> list[str]:
     if not names:
-        raise ValueError(f"{what} must name at least one {what}, got none")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{what} must name each {what} once, got {twice} more than once")
+        raise ValueError(f"{kind} must name at least one {kind}, got none")
+    repeated_names = sorted({name for name in names if names.count(name) > 1})
+    if repeated_names:
+        raise ValueError(f"{kind} must name each {kind} once, got {repeated_names} more than once")
     return list(names)
 
 
@@ -115,10 +115,10 @@ def _value(system: str, setting: str, text: str) -> Any:
     from gnnqlab.systems.registry import SYSTEMS, make_system
     from gnnqlab.systems.settings import settings_of
 
-    known = {each.name: each for each in settings_of(SYSTEMS[system])}
-    if setting not in known:
+    settings = {each.name: each for each in settings_of(SYSTEMS[system])}
+    if setting not in settings:
         make_system(system, **{setting: text})  # raises and lists the known settings
-    return known[setting].read(text, label=f"{setting} of {system}", between="+")
+    return settings[setting].read(text, label=f"{setting} of {system}", between="+")
 
 
 def _value_text(value: Any) -> str:

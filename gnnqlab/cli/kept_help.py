@@ -33,7 +33,7 @@ def stored_sections() -> dict[str, dict[str, list[OptionHelp]]]:
     """Return section -> option -> its settings, read from the file."""
     sections = json.loads(FILE.read_text(encoding="utf-8"))
     return {
-        section: {option: [OptionHelp(**each) for each in shown] for option, shown in options.items()}
+        section: {option: [OptionHelp(**each) for each in settings] for option, settings in options.items()}
         for section, options in sections.items()
     }
 
@@ -48,13 +48,13 @@ def _text(sections: dict[str, dict[str, list[OptionHelp]]]) -> str:
     blocks = []
     for section, options in sections.items():
         lines = [
-            f"{json.dumps(name)}: {json.dumps([_without_defaults(each) for each in shown], ensure_ascii=False)}"
-            for name, shown in options.items()
+            f"{json.dumps(name)}: {json.dumps([_without_defaults(each) for each in settings], ensure_ascii=False)}"
+            for name, settings in options.items()
         ]
         blocks.append(f"{json.dumps(section)}: {{\n" + ",\n".join(lines) + "\n}")
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
-def _without_defaults(shown: OptionHelp) -> dict[str, Any]:
+def _without_defaults(option_help: OptionHelp) -> dict[str, Any]:
     # Defaults of the dataclass are omitted; stored_sections restores them.
-    return {name: value for name, value in dataclasses.asdict(shown).items() if value not in ("", False)}
+    return {name: value for name, value in dataclasses.asdict(option_help).items() if value not in ("", False)}

@@ -91,8 +91,8 @@ def _run(arguments: Sequence[str] | None) -> None:
             command = _parse(words)
             result = command.run()
     except UsageError as error:
-        see = f"gnnqlab {words[0]} --help" if words[0] in _COMMANDS else "gnnqlab --help"
-        raise SystemExit(_complain(f"{error}; see {see}", 2, as_json)) from None
+        command_help = f"gnnqlab {words[0]} --help" if words[0] in _COMMANDS else "gnnqlab --help"
+        raise SystemExit(_complain(f"{error}; see {command_help}", 2, as_json)) from None
     # Wrong usage exits with 2, a failed run with 1, an interrupt with 130 (128 + SIGINT).
     except (ValueError, TypeError) as error:
         raise SystemExit(_complain(error, 2, as_json)) from None
@@ -109,19 +109,19 @@ def _run(arguments: Sequence[str] | None) -> None:
 
 
 def _parse(words: list[str]) -> Any:
-    name, *others = words
+    name, *arguments = words
     if name not in _COMMANDS:
         raise UsageError(f"command must be one of {', '.join(_COMMANDS)}, got {name!r}{did_you_mean(name, _COMMANDS)}")
-    return parse(name, _COMMANDS[name], others)
+    return parse(name, _COMMANDS[name], arguments)
 
 
 def _overview() -> str:
     """Return the overview of commands and environment variables."""
     lines = [f"  {name:13}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
-    about = "gnnqlab: train, understand and compare quantized distributed full-graph GNN training."
+    summary = "gnnqlab: train, understand and compare quantized distributed full-graph GNN training."
     usage = "usage: gnnqlab COMMAND [OPTIONS]\n       gnnqlab COMMAND --help\n       gnnqlab --version"
     variables = [f"  {name:17}{text}" for name, text in ENVIRONMENT.items()]
-    return "\n".join([usage, "", about, "", "commands:", *lines, "", "environment:", *variables])
+    return "\n".join([usage, "", summary, "", "commands:", *lines, "", "environment:", *variables])
 
 
 def _warn(message: Warning | str, *_where: Any, **_what: Any) -> None:

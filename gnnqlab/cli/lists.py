@@ -39,8 +39,8 @@ class Systems(_List):
         for name, recipe in SYSTEMS.items():
             axes = recipe().to_json()
             parts = {axis: part["name"] for axis, part in axes.items() if isinstance(part, dict)}
-            about = (recipe.__doc__ or "").partition("\n")[0]
-            rows.append({"name": name, **parts, "about": about})
+            summary = (recipe.__doc__ or "").partition("\n")[0]
+            rows.append({"name": name, **parts, "about": summary})
         return self._show(rows, "systems")
 
 
@@ -85,15 +85,15 @@ class Runs(_List):
 
         if self.delete is None and self.older_than is None and not self.prune_cache:
             return self._show([_row(run) for run in runs(self.out)], "runs")
-        named = [] if self.delete is None else disk_usage.find_by_name(self.delete.split(","), self.out)
-        chosen = {run.id: run for run in named}
+        named_runs = [] if self.delete is None else disk_usage.find_by_name(self.delete.split(","), self.out)
+        runs_by_id = {run.id: run for run in named_runs}
         if self.older_than is not None:
             # By id, so that a run that matches both options is deleted once.
-            chosen |= {run.id: run for run in disk_usage.find_ended_before(self.older_than, self.out)}
-        rows = [{"deleted": name, "size": in_words(disk_usage.delete_run(run))} for name, run in chosen.items()]
+            runs_by_id |= {run.id: run for run in disk_usage.find_ended_before(self.older_than, self.out)}
+        rows = [{"deleted": name, "size": in_words(disk_usage.delete_run(run))} for name, run in runs_by_id.items()]
         if self.prune_cache:
-            pruned = disk_usage.prune_cache(self.out)
-            rows += [{"deleted": f"{kind} of the cache", "size": in_words(size)} for kind, size in pruned.items()]
+            pruned_bytes = disk_usage.prune_cache(self.out)
+            rows += [{"deleted": f"{kind} of the cache", "size": in_words(size)} for kind, size in pruned_bytes.items()]
         return self._show(rows, "deleted")
 
 
@@ -109,8 +109,8 @@ def in_words(size: int) -> str:
 
 def _row(run: Run) -> dict[str, Any]:
     """Return the row of a run; for an unreadable folder with the error, so that other runs are still listed."""
-    blank = dict.fromkeys(("system", "graph", "workers", "epochs", "test", "size"), "")
-    row: dict[str, Any] = {"run": run.id, "status": "unreadable", **blank}
+    empty_cells = dict.fromkeys(("system", "graph", "workers", "epochs", "test", "size"), "")
+    row: dict[str, Any] = {"run": run.id, "status": "unreadable", **empty_cells}
     from gnnqlab.run.disk_usage import disk_bytes
 
     try:

@@ -24,10 +24,10 @@ class Notebooks:
     def run(self) -> dict[str, Any]:
         books = sorted(course_folder().glob("*.ipynb"))
         # All are checked before the first copy, so that a refusal leaves the folder unchanged.
-        changed = [book.name for book in books if not self._can_copy(book)]
-        if changed and not self.overwrite:
+        names = [book.name for book in books if not self._can_copy(book)]
+        if names and not self.overwrite:
             raise ValueError(
-                f"modified notebooks are not replaced by default, got {self.folder} with {', '.join(changed)}; choose "
+                f"modified notebooks are not replaced by default, got {self.folder} with {', '.join(names)}; choose "
                 "another folder, or --overwrite"
             )
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -55,17 +55,17 @@ class Options:
         from gnnqlab.systems.replaced import parts_in, replaced
         from gnnqlab.train.config.configure import configure
 
-        own = [*own_options(), *model_options(self.model)]
+        own_settings = [*own_options(), *model_options(self.model)]
         recipes = {setting.option for setting in system_options(system)}
         # Options of all models, except those that the recipe has too, which are settings of the recipe.
-        others = [setting for setting in model_options() if setting.option not in recipes]
-        shared = {**self._values(others), **self._values(own)}  # own options win over those of other models
+        extras = [setting for setting in model_options() if setting.option not in recipes]
+        values = {**self._values(extras), **self._values(own_settings)}  # own options win over those of other models
         config = configure(
             self.graph,
             model=self.model,
             system=system,
             workers=self.workers,
-            **{**settings, **shared},
+            **{**settings, **values},
         )
         if self.replace is not None:
             add_working_folder()
@@ -88,28 +88,28 @@ class Options:
         """
         from gnnqlab.systems.registry import make_system
 
-        takes = self.select_settings(system)
-        others = {name: text for name, text in self.system_only_options().items() if name not in takes}
-        if others:
-            make_system(system, **others)  # raises and lists the settings of the system
-        return takes
+        recipe_values = self.select_settings(system)
+        other_options = {name: text for name, text in self.system_only_options().items() if name not in recipe_values}
+        if other_options:
+            make_system(system, **other_options)  # raises and lists the settings of the system
+        return recipe_values
 
     def select_settings(self, system: str) -> dict[str, Any]:
         """Return the given options that are settings of a system's recipe."""
         from gnnqlab.cli.sections import own_options, system_options
 
-        others = {setting.option for setting in own_options()}
-        return self._values(setting for setting in system_options(system) if setting.option not in others)
+        common_options = {setting.option for setting in own_options()}
+        return self._values(setting for setting in system_options(system) if setting.option not in common_options)
 
     def system_only_options(self) -> dict[str, str]:
         """Return the given options that only systems have, by the name of the setting, as text."""
         from gnnqlab.cli.sections import model_options, own_options, system_options
 
-        others = {setting.option for setting in (*own_options(), *model_options())}
+        common_options = {setting.option for setting in (*own_options(), *model_options())}
         return {
             setting.name: self.option_texts[setting.option]
             for setting in system_options()
-            if setting.option in self.option_texts and setting.option not in others
+            if setting.option in self.option_texts and setting.option not in common_options
         }
 
     def _values(self, settings: Iterable[Setting]) -> dict[str, Any]:

@@ -30,13 +30,13 @@ class ExportTrace:
         from gnnqlab.lab.training.trace import export_trace
         from gnnqlab.launch import runs
 
-        present = {run.id: run for run in runs(self.out)}
-        if self.run_id not in present:
-            hint = did_you_mean(self.run_id, present) or "; gnnqlab runs lists them"
+        runs_by_id = {run.id: run for run in runs(self.out)}
+        if self.run_id not in runs_by_id:
+            hint = did_you_mean(self.run_id, runs_by_id) or "; gnnqlab runs lists them"
             raise ValueError(f"a run to export must exist, got {self.run_id!r}{hint}")
-        run = present[self.run_id]
+        run = runs_by_id[self.run_id]
         path = export_trace(run, self.path, epoch=self.epoch)
-        found = critical_path(run, epoch=self.epoch)  # of the median epoch by default
+        epoch_path = critical_path(run, epoch=self.epoch)  # of the median epoch by default
         if not self.json:
-            print(f"{path}: open it in ui.perfetto.dev or chrome://tracing\n{found.words}")
-        return {"path": str(path), "epoch": found.epoch, "critical_path_ms": found.milliseconds}
+            print(f"{path}: open it in ui.perfetto.dev or chrome://tracing\n{epoch_path.words}")
+        return {"path": str(path), "epoch": epoch_path.epoch, "critical_path_ms": epoch_path.milliseconds}

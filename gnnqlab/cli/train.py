@@ -62,14 +62,14 @@ class Train(Options):
         from gnnqlab.run import folder as files
 
         # Options that do not change the training; all others come from the run.
-        free = {"resume", "epochs", "out", "json"}
+        allowed_options = {"resume", "epochs", "out", "json"}
         if self.print_command:
-            free |= {"print-command", "nnodes", "address", "port", "interface"}
-        own: list[Setting] = [setting for setting in settings_in(type(self)) if setting.option is not None]
-        changed = [setting.option for setting in own if getattr(self, setting.name) != setting.default]
-        others = [f"--{option}" for option in (*changed, *self.option_texts) if option not in free]
-        if others:
-            raise ValueError(f"--resume uses the settings of its run, got {others} as well; leave them out")
+            allowed_options |= {"print-command", "nnodes", "address", "port", "interface"}
+        own_settings: list[Setting] = [setting for setting in settings_in(type(self)) if setting.option is not None]
+        changed_options = [setting.option for setting in own_settings if getattr(self, setting.name) != setting.default]
+        extras = [f"--{option}" for option in (*changed_options, *self.option_texts) if option not in allowed_options]
+        if extras:
+            raise ValueError(f"--resume uses the settings of its run, got {extras} as well; leave them out")
         epochs = next(
             (count.read(self.option_texts["epochs"]) for count in own_options() if count.option in self.option_texts),
             None,
@@ -91,8 +91,8 @@ class Train(Options):
         if not self.json:
             print(run_table([summary]))
             if len(decisions := run.decisions):
-                last = decisions.iloc[-1]  # the newest decision of the system
-                print(f"{len(decisions)} decision(s); from epoch {last['epoch']} on {last['what']}: {last['why']}")
+                entry = decisions.iloc[-1]  # the newest decision of the system
+                print(f"{len(decisions)} decision(s); from epoch {entry['epoch']} on {entry['what']}: {entry['why']}")
             print(f"report: {report}")
         return summary
 
@@ -120,5 +120,5 @@ def follow(run: Run, which: str = "") -> None:
     run.wait(progress=True)
 
 
-def _how_often(every: int | None) -> str:
-    return "after every epoch" if every == 1 else f"after every {every} epochs" if every else "after the last epoch"
+def _how_often(epochs: int | None) -> str:
+    return "after every epoch" if epochs == 1 else f"after every {epochs} epochs" if epochs else "after the last epoch"

@@ -54,8 +54,8 @@ class Largest:
             return None
         base = x._base  # None unless x is a view
         product = base if base is not None and base.numel() == x.numel() else x
-        largest, version = self._known.get(product, (None, None))
-        return largest if version == product._version else None
+        maximum, version = self._known.get(product, (None, None))
+        return maximum if version == product._version else None
 
     @staticmethod
     def allocate(device: torch.device) -> Tensor:
@@ -76,13 +76,13 @@ def largest_of_all(x: Tensor, group: dist.ProcessGroup) -> float | None:
     Raises:
         RuntimeError: if the rows of another worker contain NaN or Inf.
     """
-    own = x.abs().amax() if x.numel() else x.new_zeros(())  # (); a worker without rows takes part too
+    worker_maximum = x.abs().amax() if x.numel() else x.new_zeros(())  # (); a worker without rows takes part too
     # NaN does not survive a maximum on every backend, infinity does.
-    most = torch.where(own.isfinite(), own, torch.inf)
-    dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
-    if most.isfinite():
-        return float(most)
+    maximum = torch.where(worker_maximum.isfinite(), worker_maximum, torch.inf)
+    dist.all_reduce(maximum, op=dist.ReduceOp.MAX, group=group)
+    if maximum.isfinite():
+        return float(maximum)
     # Every worker raises: this one here, the worker of the rows when it quantizes them.
-    if own.isfinite():
+    if worker_maximum.isfinite():
         raise RuntimeError("rows to quantize must be finite, got NaN or Inf on another worker; see the error there")
     return None

@@ -99,8 +99,8 @@ class BFloat16Products(PreparedProducts):
         return x.bfloat16(), None if halo is None else halo.bfloat16()
 
     def _values(self, operand: Operand) -> Tensor:
-        rounded: Tensor = operand.bfloat16().float()  # the kernels of attention take float32 rows only
-        return rounded
+        rows: Tensor = operand.bfloat16().float()  # the kernels of attention take float32 rows only
+        return rows
 
     def _prepare(self, x: Tensor) -> Operand:
         return x.to(torch.bfloat16, memory_format=torch.contiguous_format)  # kernels take contiguous rows

@@ -125,26 +125,26 @@ class BitChoice(Adaptive):
 
     def values_to_reduce(self, epoch_s: float | None) -> Mapping[str, float | None]:
         # Sums, not means, are all-reduced: workers with more elements weigh more. The next epoch starts from 0.
-        own, self._sums = self._sums, dict.fromkeys(self.reductions, 0.0)
-        return own
+        sums, self._sums = self._sums, dict.fromkeys(self.reductions, 0.0)
+        return sums
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
         if self.settled:
             return  # one choice for the whole training, also after resuming
         self.settled, sums = True, {name: value or 0.0 for name, value in shared.items()}
         if sums[_ELEMENTS] == 0:
-            why = "no layer aggregated, so there was no error to choose by"
+            reason = "no layer aggregated, so there was no error to choose by"
         else:
             errors = {bits: sums[_error(bits)] / sums[_ELEMENTS] for bits in CHOICES}
             self.products.bits = fewest(errors)  # equal sums, so equal bits, on all workers
             words = ", ".join(f"{error:.3f} at {bits}" for bits, error in errors.items())
-            why = f"the relative error of the first layer's output is {words} bits; at most {TARGET} is allowed"
-        what = f"products of {self.products.bits}-bit codes"
-        self._decisions.append((DECISIONS, {"epoch": epoch + 1, "what": what, "why": why}))
+            reason = f"the relative error of the first layer's output is {words} bits; at most {TARGET} is allowed"
+        decision = f"products of {self.products.bits}-bit codes"
+        self._decisions.append((DECISIONS, {"epoch": epoch + 1, "what": decision, "why": reason}))
 
     def entries(self) -> Sequence[Entry]:
-        unread, self._decisions = self._decisions, []
-        return unread
+        decisions, self._decisions = self._decisions, []
+        return decisions
 
     def state(self) -> State:
         return State({"bits": self.products.bits, "settled": self.settled})

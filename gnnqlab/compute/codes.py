@@ -109,10 +109,10 @@ def rows_to_sum(
         rows: rows to aggregate, all by default; rows of the transpose if ``transposed``.
     """
     # Both buffers in one format: the kernel reads them as one matrix.
-    both = [x] if halo is None else [x, halo]
-    if packed == NEVER or any(each.bits not in PAIRED_WIDTHS for each in both):
+    operands = [x] if halo is None else [x, halo]
+    if packed == NEVER or any(each.bits not in PAIRED_WIDTHS for each in operands):
         return x.rows, None if halo is None else halo.rows
-    if packed != ALWAYS and not _pays(adjacency.transposed if transposed else adjacency, rows, both):
+    if packed != ALWAYS and not _pays(adjacency.transposed if transposed else adjacency, rows, operands):
         return x.rows, None if halo is None else halo.rows
     return pack_pairs(x.rows), None if halo is None else pack_pairs(halo.rows)
 

@@ -84,14 +84,14 @@ class WeightedSum(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (weights, rows), products, adjacency = saved_operands(ctx), ctx.products, ctx.adjacency
         # Codes of dy (R, K, F), made once for both products.
-        gradient, of_weights = products.operand(gradients[0].contiguous()), None
+        gradient, d_weights = products.operand(gradients[0].contiguous()), None
         if ctx.needs_input_grad[0]:
-            of_weights = products.edge_dot(adjacency, rows, gradient)  # (N, K, F), (R, K, F) -> (E, K)
+            d_weights = products.edge_dot(adjacency, rows, gradient)  # (N, K, F), (R, K, F) -> (E, K)
         if not ctx.needs_input_grad[1]:
-            return of_weights, None, None, None
-        by_column = weights[adjacency.transposed_edges.long()]  # (E, K), in the edge order of the transpose
+            return d_weights, None, None, None
+        column_weights = weights[adjacency.transposed_edges.long()]  # (E, K), in the edge order of the transpose
         # dx: a weighted sum over the transpose, (R, K, F) -> (N, K, F).
-        return of_weights, products.weighted_sum(adjacency.transposed, by_column, gradient), None, None
+        return d_weights, products.weighted_sum(adjacency.transposed, column_weights, gradient), None, None
 
 
 class EdgeDot(torch.autograd.Function):
@@ -99,19 +99,20 @@ class EdgeDot(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, adjacency: Adjacency, products: EdgeProducts) -> Tensor:
-        of_columns, of_rows = products.operand(x.contiguous()), products.operand(y.contiguous())  # (N, K, F), (R, K, F)
+        # (N, K, F), (R, K, F)
+        x_rows, y_rows = (products.operand(x.contiguous()), products.operand(y.contiguous()))
         ctx.adjacency, ctx.products = adjacency, products
-        save_operands(ctx, of_columns, of_rows)
-        return products.edge_dot(adjacency, of_columns, of_rows)
+        save_operands(ctx, x_rows, y_rows)
+        return products.edge_dot(adjacency, x_rows, y_rows)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (of_columns, of_rows), products, adjacency = saved_operands(ctx), ctx.products, ctx.adjacency
+        (x_rows, y_rows), products, adjacency = saved_operands(ctx), ctx.products, ctx.adjacency
         gradient = gradients[0].contiguous()  # (E, K) float32: used as weights, not rounded
-        by_column = gradient[adjacency.transposed_edges.long()]  # (E, K), in the edge order of the transpose
-        dx = products.weighted_sum(adjacency.transposed, by_column, of_rows) if ctx.needs_input_grad[0] else None
-        dy = products.weighted_sum(adjacency, gradient, of_columns) if ctx.needs_input_grad[1] else None
+        column_gradient = gradient[adjacency.transposed_edges.long()]  # (E, K), in the edge order of the transpose
+        dx = products.weighted_sum(adjacency.transposed, column_gradient, y_rows) if ctx.needs_input_grad[0] else None
+        dy = products.weighted_sum(adjacency, gradient, x_rows) if ctx.needs_input_grad[1] else None
         return dx, dy, None, None
 
 
@@ -121,15 +122,15 @@ class EdgeAdd(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, adjacency: Adjacency, products: EdgeProducts) -> Tensor:
         ctx.adjacency = adjacency  # the gradients need no operand, so none is saved
-        of_columns, of_rows = (products.operand(each.contiguous()) for each in (x, y))  # (N, K), (R, K)
-        return products.edge_add(adjacency, of_columns, of_rows)
+        x_rows, y_rows = (products.operand(each.contiguous()) for each in (x, y))  # (N, K), (R, K)
+        return products.edge_add(adjacency, x_rows, y_rows)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, needed = gradients[0].contiguous(), ctx.needs_input_grad
-        dx = segment_sum(ctx.adjacency, gradient, by_column=True) if needed[0] else None  # (E, K) -> (N, K)
-        return dx, segment_sum(ctx.adjacency, gradient) if needed[1] else None, None, None
+        gradient, needs_grad = gradients[0].contiguous(), ctx.needs_input_grad
+        dx = segment_sum(ctx.adjacency, gradient, by_column=True) if needs_grad[0] else None  # (E, K) -> (N, K)
+        return dx, segment_sum(ctx.adjacency, gradient) if needs_grad[1] else None, None, None
 
 
 class EdgeSum(torch.autograd.Function):

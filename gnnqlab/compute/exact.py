@@ -140,8 +140,9 @@ class ExactProducts(PlainProducts):
             return super().nodewise_both(x, norm, activation=activation, mask=mask)
         _expect_rectifier(activation)
         with _Elementwise(self):
-            dropped, whole = step_by_step(x, norm, activation=activation, mask=mask)  # each step saves codes or bits
-        return whole, dropped
+            # each step saves codes or bits
+            dropped_rows, rows = step_by_step(x, norm, activation=activation, mask=mask)
+        return rows, dropped_rows
 
     def part(self, operand: Operand, rows: Range) -> Operand:
         return self.dense(operand)[rows[0] : rows[1]]
@@ -232,16 +233,16 @@ class _Elementwise(TorchFunctionMode):
         # Only rows normalized over all their columns are saved as codes.
         if x.dim() != 2 or tuple(normalized_shape) != tuple(x.shape[1:]):
             return functional.layer_norm(x, normalized_shape, weight, bias, eps)
-        saved = partial(self._products.saved, project=False)  # only inputs of products are projected
-        normed: Tensor = LayerNorm.apply(x, weight, bias, eps, self._products, saved)
-        return normed
+        save = partial(self._products.saved, project=False)  # only inputs of products are projected
+        output: Tensor = LayerNorm.apply(x, weight, bias, eps, self._products, save)
+        return output
 
     def _rectify(self, function: Any, input: Tensor, inplace: bool = False) -> Tensor:
         if not input.requires_grad:  # nothing is saved for backward
             return torch.relu_(input) if inplace or function in _IN_PLACE else torch.relu(input)
         # One bit per element in place of the result that PyTorch would save.
-        rectified: Tensor = Rectifier.apply(input, inplace or function in _IN_PLACE)
-        return rectified
+        output: Tensor = Rectifier.apply(input, inplace or function in _IN_PLACE)
+        return output
 
 
 _IN_PLACE = (torch.relu_, Tensor.relu_)

@@ -55,15 +55,15 @@ class PlainProducts(Products):
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         if _pays(x, weight):
-            own: Tensor = Affine.apply(bias, x, weight)
-            return own
+            output: Tensor = Affine.apply(bias, x, weight)
+            return output
         product = x @ weight
         return product if bias is None else product + bias
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
         if alpha == beta == 1.0 and _pays(x, weight):
-            own: Tensor = Affine.apply(base, x, weight)
-            return own
+            output: Tensor = Affine.apply(base, x, weight)
+            return output
         return torch.addmm(base, x, weight, beta=beta, alpha=alpha)
 
     def mixed(self, x: Tensor, weight: Tensor, *, beta: float, alpha: float) -> Tensor:
@@ -95,13 +95,13 @@ class Affine(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (x, weight), gradient = ctx.saved_tensors, gradients[0].contiguous()
-        of_base, of_x, of_weight = ctx.needs_input_grad
+        needs_base, needs_x, needs_weight = ctx.needs_input_grad
         # A base (O,) is added to every row, so its gradient is the sum over rows.
-        base = (gradient if ctx.by_row else gradient.sum(0)) if of_base else None
+        base = (gradient if ctx.by_row else gradient.sum(0)) if needs_base else None
         # The kernel records no gradient, so a double backward pass needs torch.mm.
         use_kernel = not torch.is_grad_enabled() and tall_skinny.pays(gradient, weight.t())
-        of_rows = tall_skinny.tall_mm if use_kernel else torch.mm
-        return base, of_rows(gradient, weight.t()) if of_x else None, x.t() @ gradient if of_weight else None
+        multiply = tall_skinny.tall_mm if use_kernel else torch.mm
+        return base, multiply(gradient, weight.t()) if needs_x else None, x.t() @ gradient if needs_weight else None
 
 
 def _pays(x: Tensor, weight: Tensor) -> bool:

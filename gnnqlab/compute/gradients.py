@@ -74,11 +74,11 @@ class LinearByType(torch.autograd.Function):
         for number, (start, stop) in enumerate(_runs(ctx.lengths)):
             if start == stop:
                 continue
-            of_run = products.part(gradient, (start, stop))
+            run_gradient = products.part(gradient, (start, stop))
             if dx is not None:
-                products.mm(of_run, matrices[number], transposed="b", out=dx[start:stop])
+                products.mm(run_gradient, matrices[number], transposed="b", out=dx[start:stop])
             if dw is not None:
-                products.mm(products.part(rows, (start, stop)), of_run, transposed="a", out=dw[number])
+                products.mm(products.part(rows, (start, stop)), run_gradient, transposed="a", out=dw[number])
         return dx, dw, None, None
 
 
@@ -136,8 +136,8 @@ class AttendFunction(torch.autograd.Function):
         )
         d_target = segment_sum(ctx.adjacency, edge_gradients)  # (E, K) -> (R, K)
         z = products.dense(values)
-        of_vectors = [(logits.unsqueeze(-1) * z).sum(0) for logits in (d_source, d_target)]  # 2 x (K, F)
+        d_vectors = [(logits.unsqueeze(-1) * z).sum(0) for logits in (d_source, d_target)]  # 2 x (K, F)
         # z also enters through both halves of the logits, <a, z>.
         for logits, vector in ((d_source, a_source), (d_target, a_target)):
             d_z.addcmul_(logits.unsqueeze(-1), vector)
-        return d_z, *of_vectors, None, None, None
+        return d_z, *d_vectors, None, None, None

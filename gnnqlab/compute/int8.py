@@ -188,12 +188,12 @@ class QuantizedProducts(EdgeProducts):
         x, errors = output.flatten(1), dict.fromkeys(CHOICES, 0.0)
         # A stream of its own: the trial does not change the noise of later operands.
         noise = self._noise(self._ids(output), stream("bits", 0))
-        largest = self._largest.get(output, self.settings.scale)
+        maximum = self._largest.get(output, self.settings.scale)
         for bits in CHOICES:
-            rows = self._round(x, self.settings.scale, noise, largest, bits=bits)
+            rows = self._round(x, self.settings.scale, noise, maximum, bits=bits)
             for block in self._owned.split(_BLOCK) if len(self._owned) else ():  # owned rows only: replicas count once
-                rounded = rows.codes[block] * rows.scales[block].unsqueeze(1)
-                errors[bits] += relative_error(x[block], rounded) * rounded.numel()
+                decoded_rows = rows.codes[block] * rows.scales[block].unsqueeze(1)
+                errors[bits] += relative_error(x[block], decoded_rows) * decoded_rows.numel()
         self._choice.take(len(self._owned) * x.shape[1], errors)
 
     @property
@@ -239,9 +239,9 @@ class QuantizedProducts(EdgeProducts):
     def part(self, operand: Operand, rows: Range) -> Operand:
         if isinstance(operand, Tensor):
             return operand[rows[0] : rows[1]]
-        of_part = (operand.codes[rows[0] : rows[1]], operand.scales[rows[0] : rows[1]])  # views
+        slices = (operand.codes[rows[0] : rows[1]], operand.scales[rows[0] : rows[1]])  # views
         shape = (rows[1] - rows[0], *operand.shape[1:])
-        return Codes(*of_part, shape, operand.stream, operand.step, operand.bits, operand.largest)
+        return Codes(*slices, shape, operand.stream, operand.step, operand.bits, operand.largest)
 
     def dense(self, operand: Operand) -> Tensor:
         if isinstance(operand, Tensor):
@@ -277,15 +277,15 @@ class QuantizedProducts(EdgeProducts):
         """Return ``a @ b`` or ``a @ b.T``: integers if b has one scale and sums cannot overflow, else float32."""
         if b.step is not None and a.codes.shape[1] < MOST_TERMS:
             # The kernel finds the largest magnitude of its result, which is the scale of the next operand.
-            largest = (
+            maximum = (
                 self._largest.allocate(a.codes.device) if out is None and self.settings.scale == "tensor" else None
             )
             product = int8_mm(
                 a.codes, a.scales, b.codes, b.step,
-                transposed=transposed, bias=bias, out=out, accumulate=accumulate, largest=largest,
+                transposed=transposed, bias=bias, out=out, accumulate=accumulate, largest=maximum,
             )  # fmt: skip
-            if largest is not None:
-                self._largest.store(product, largest)
+            if maximum is not None:
+                self._largest.store(product, maximum)
             return product
         # Decoded operands: several scales in a sum, or so many terms that integers could overflow.
         product = PLAIN.mm(self.dense(a), self.dense(b), transposed="b" if transposed else "")
@@ -320,10 +320,12 @@ class QuantizedProducts(EdgeProducts):
         return codes
 
     def _sum_alone(self, incidence: Adjacency, x: Tensor) -> Tensor:
-        one = "tensor" if self.settings.scale == WHOLE else self.settings.scale
+        kernel_scale = "tensor" if self.settings.scale == WHOLE else self.settings.scale
         self.quantized.num_used += x.numel()
         self.quantized.num_quantized += x.numel()
-        return quantized_sum(incidence, x, bits=self.bits, scale=one, noise=self._noise(self._ids(x), self._stream(x)))
+        return quantized_sum(
+            incidence, x, bits=self.bits, scale=kernel_scale, noise=self._noise(self._ids(x), self._stream(x))
+        )
 
     def _prepare(self, x: Tensor) -> Codes:
         return self._quantize(x, self._stream(x), self.settings.scale)
@@ -335,23 +337,23 @@ class QuantizedProducts(EdgeProducts):
         return Codes(codes, torch.empty(x.shape[0], device=x.device), tuple(x.shape), self._stream(x), bits=self.bits)
 
     def _fill(self, operand: Codes, x: Tensor, rows: Range) -> None:
-        first, last = rows
-        out = QuantizedRows(operand.codes[first:last], operand.scales[first:last])
-        noise = self._noise(self._ids(x)[first:last], operand.stream)
-        quantize(x[first:last].flatten(1).float(), bits=self.bits, scale=self.settings.scale, noise=noise, out=out)
+        start, stop = rows
+        out = QuantizedRows(operand.codes[start:stop], operand.scales[start:stop])
+        noise = self._noise(self._ids(x)[start:stop], operand.stream)
+        quantize(x[start:stop].flatten(1).float(), bits=self.bits, scale=self.settings.scale, noise=noise, out=out)
         self.quantized.num_quantized += out.codes.numel()
 
     def _quantize(
         self, x: Tensor, number: int, scale: str, ids: Tensor | None = None, largest: float | None = None
     ) -> Codes:
         ids = self._ids(x) if ids is None else ids
-        flat = x.flatten(1).float()  # (N, K, F) -> (N, K · F)
-        most = self._largest.get(x, scale) if largest is None else largest
-        rows = self._round(flat, scale, self._noise(ids, number), most)
+        matrix = x.flatten(1).float()  # (N, K, F) -> (N, K · F)
+        maximum = self._largest.get(x, scale) if largest is None else largest
+        rows = self._round(matrix, scale, self._noise(ids, number), maximum)
         self.quantized.num_quantized += rows.codes.numel()
         # A number is the maximum of all workers, which halo rows use too; a tensor is that of one product.
-        shared = most if isinstance(most, float) else None
-        return Codes(rows.codes, rows.scales, tuple(x.shape), number, bits=self.bits, largest=shared)
+        common_maximum = maximum if isinstance(maximum, float) else None
+        return Codes(rows.codes, rows.scales, tuple(x.shape), number, bits=self.bits, largest=common_maximum)
 
     def _round(
         self,
@@ -362,8 +364,9 @@ class QuantizedProducts(EdgeProducts):
         *,
         bits: int | None = None,
     ) -> QuantizedRows:
-        one = "tensor" if scale == WHOLE else scale  # for the kernel both are one scale; `largest` makes it common
-        return quantize(x, bits=bits or self.bits, scale=one, noise=noise, largest=largest)
+        # for the kernel both are one scale; `largest` makes it common
+        kernel_scale = "tensor" if scale == WHOLE else scale
+        return quantize(x, bits=bits or self.bits, scale=kernel_scale, noise=noise, largest=largest)
 
     def _stream(self, x: Tensor) -> int:
         return self._numbers.stream("operand" if self._of_nodes(x) else "loose")

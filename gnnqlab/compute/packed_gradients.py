@@ -35,13 +35,13 @@ class PackedAffine(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (x, weight), products, needed = saved_operands(ctx), ctx.products, ctx.needs_input_grad
+        (x, weight), products, needs_grad = saved_operands(ctx), ctx.products, ctx.needs_input_grad
         gradient = gradients[0]
         # (N, O) -> the base's shape: a row is broadcast forward, so its gradient is a sum.
-        of_base = (ctx.beta * gradient).sum_to_size(ctx.base_shape) if needed[0] else None
-        scaled = gradient if ctx.alpha == 1.0 else ctx.alpha * gradient
-        of_x = products.mm(scaled, weight, transposed="b") if needed[1] else None
-        return of_base, of_x, products.mm(x, scaled, transposed="a") if needed[2] else None, None, None, None
+        d_base = (ctx.beta * gradient).sum_to_size(ctx.base_shape) if needs_grad[0] else None
+        scaled_gradient = gradient if ctx.alpha == 1.0 else ctx.alpha * gradient
+        dx = products.mm(scaled_gradient, weight, transposed="b") if needs_grad[1] else None
+        return d_base, dx, products.mm(x, scaled_gradient, transposed="a") if needs_grad[2] else None, None, None, None
 
 
 class LayerNorm(torch.autograd.Function):
@@ -66,12 +66,12 @@ class LayerNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, mean, reciprocal, weight, bias = saved_operands(ctx)
-        x, needed = ctx.products.dense(x), list(ctx.needs_input_grad[:3])  # decoded, (N, D)
+        x, needs_grad = ctx.products.dense(x), list(ctx.needs_input_grad[:3])  # decoded, (N, D)
         gradient = gradients[0].contiguous()
-        found = torch.ops.aten.native_layer_norm_backward(
-            gradient, x, x.shape[1:], mean, reciprocal, weight, bias, needed
+        input_gradients = torch.ops.aten.native_layer_norm_backward(
+            gradient, x, x.shape[1:], mean, reciprocal, weight, bias, needs_grad
         )
-        return *found, None, None, None
+        return *input_gradients, None, None, None
 
 
 class Rectifier(torch.autograd.Function):

@@ -58,8 +58,8 @@ class PreparedProducts(Products):
         return torch.add(base if beta == 1.0 else beta * base, self.linear(x, weight), alpha=alpha)
 
     def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:
-        summed: Tensor = AggregateFunction.apply(x, adjacency, self)
-        return summed
+        sums: Tensor = AggregateFunction.apply(x, adjacency, self)
+        return sums
 
     def attend(
         self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2

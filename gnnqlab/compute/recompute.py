@@ -105,19 +105,19 @@ class RecomputeContext:
         entry.recipe, entry.version = recipe, result._version
         # The function that made the result may have saved it already: replace these references too.
         for reference in entry.saved:
-            saved = reference()
-            if saved is not None and saved.version == result._version:
-                saved.replace_by(recipe)
+            saved_tensor = reference()
+            if saved_tensor is not None and saved_tensor.version == result._version:
+                saved_tensor.replace_by(recipe)
         entry.saved.clear()
 
     def _save(self, tensor: Tensor) -> _Saved:
-        entry, saved = self._entry(tensor), _Saved(tensor)
+        entry, saved_tensor = self._entry(tensor), _Saved(tensor)
         if entry.recipe is not None and entry.version == tensor._version:
-            saved.replace_by(entry.recipe)
+            saved_tensor.replace_by(entry.recipe)
         else:
-            entry.saved.append(weakref.ref(saved))  # weak: freed with the autograd node
+            entry.saved.append(weakref.ref(saved_tensor))  # weak: freed with the autograd node
             self._report(tensor)
-        return saved
+        return saved_tensor
 
     def _report(self, tensor: Tensor) -> None:
         if self._see is not None:

@@ -71,12 +71,12 @@ def draw_cut_costs(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Fi
     if not 1 <= len(tables) <= 2:
         raise ValueError(f"one or 2 graphs can be drawn, got {len(tables)}")
     table = pd.concat(tables, names=["graph", "workers"])  # index (graph, workers), one column per quantity
-    long = table.reset_index()
-    ticks = {"title_text": "workers P", **value_ticks(long["workers"], most=6)}
+    rows = table.reset_index()
+    ticks = {"title_text": "workers P", **value_ticks(rows["workers"], most=6)}
     charts = [
         lines(
             # column in the unit of the axis
-            long.assign(**{name: times * long[name]}), x="workers", y=name, by="graph", x_axis=ticks, y_axis=title,
+            rows.assign(**{name: times * rows[name]}), x="workers", y=name, by="graph", x_axis=ticks, y_axis=title,
             **axes,
         )
         for name, (times, title, axes) in _PANELS.items()
@@ -107,18 +107,18 @@ def compare_with_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run])
     predictions, rows = found.set_index(["system", "workers"]), {}
     for key, run in runs.items():
         # Records of the last epoch, one row per worker.
-        last = run.records[run.records["epoch"] == run.records["epoch"].max()]
+        last_records = run.records[run.records["epoch"] == run.records["epoch"].max()]
         # seconds -> ms
-        predicted, measured = (
+        predicted_ms, measured_ms = (
             1e3 * predictions.loc[key, "epoch_s"],
             1e3 * read_epoch_time(run, quantile=QUARTILE).epoch_s,
         )
         rows[key] = {
-            "predicted_ms": predicted,
-            "measured_ms": measured,
-            "error_percent": 100 * (predicted / measured - 1),
+            "predicted_ms": predicted_ms,
+            "measured_ms": measured_ms,
+            "error_percent": 100 * (predicted_ms / measured_ms - 1),
             "predicted_bytes": round(predictions.loc[key, "bytes"]),
-            "sent_bytes": int((last["bytes_payload"] + last["bytes_params"]).sum()),  # sum over workers
+            "sent_bytes": int((last_records["bytes_payload"] + last_records["bytes_params"]).sum()),  # sum over workers
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["system", "workers"])
 
@@ -140,8 +140,10 @@ def draw_epochs(
     if found.empty:
         raise ValueError("an epoch at least is needed, got none; see gnnqlab.tune.at_scale")
     # The caption names the largest cluster only, where systems differ most.
-    most = found[found["workers"] == found["workers"].max()]
-    words = ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in zip(most["system"], most["epoch_s"]))
+    largest_cluster = found[found["workers"] == found["workers"].max()]
+    words = ", ".join(
+        f"{name} {1e3 * seconds:.3g} ms" for name, seconds in zip(largest_cluster["system"], largest_cluster["epoch_s"])
+    )
     caption, figure = f"Predicted at {found['workers'].max()} workers: {words}.", None
     if measured is not None:
         sizes = measured["error_percent"].abs()
@@ -150,9 +152,9 @@ def draw_epochs(
             "(worst)."
         )
         # Open markers of measured epochs are drawn first; the predicted lines are added to the same figure.
-        seen = measured.reset_index()
+        measured_rows = measured.reset_index()
         figure = scatter(
-            seen[seen["system"].isin(found["system"])],
+            measured_rows[measured_rows["system"].isin(found["system"])],
             x="workers",
             y="measured_ms",
             by="system",
@@ -197,17 +199,17 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> FigureData:
         raise ValueError(f"between 1 and 4 systems can be drawn, got {len(names)}")
     table = found.set_index(["system", "workers"])[list(_PARTS)]  # seconds, (system, workers) x parts
     shares = 100 * table.div(table.sum(axis=1), axis=0)  # seconds -> percent of their sum
-    of_epoch = {"title_text": "share of an epoch (%)", "range": [0, 100]}
+    share_axis = {"title_text": "share of an epoch (%)", "range": [0, 100]}
     charts = {
         name: bars(
-            shares.xs(name, level="system"), y=_PARTS, stacked=True, x_axis="workers P", y_axis=of_epoch
+            shares.xs(name, level="system"), y=_PARTS, stacked=True, x_axis="workers P", y_axis=share_axis
         )  # one panel per system, one stacked bar per number of workers
         for name in names
     }  # fmt: skip
-    most = shares.index.get_level_values("workers").max()
+    max_workers = shares.index.get_level_values("workers").max()
     words = "; ".join(
-        f"{name} {shares.loc[(name, most), 'wire_s']:.0f} % exposed communication, "
-        f"{shares.loc[(name, most), 'reduce_s']:.0f} % gradient all-reduce"
+        f"{name} {shares.loc[(name, max_workers), 'wire_s']:.0f} % exposed communication, "
+        f"{shares.loc[(name, max_workers), 'reduce_s']:.0f} % gradient all-reduce"
         for name in names
     )
     figure = panels(
@@ -215,7 +217,7 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> FigureData:
         share_y=True,
         gap=0.04,
         title="Parts of an epoch",
-        caption=f"At {most} workers: {words}.",
+        caption=f"At {max_workers} workers: {words}.",
         dark=dark,
         height=430,
         legend_rows=3,
@@ -239,15 +241,15 @@ def gains(by_link: Mapping[str, DataFrame], *, over: str = "vanilla") -> DataFra
     import pandas as pd
 
     rows = []
-    for link, found in by_link.items():
-        if over not in set(found["system"]):
-            raise ValueError(f"over must be one of {sorted(found['system'].unique())}, got {over!r}")
+    for link, frame in by_link.items():
+        if over not in set(frame["system"]):
+            raise ValueError(f"over must be one of {sorted(frame['system'].unique())}, got {over!r}")
         # baseline epoch in seconds, by number of workers
-        whole: Series[Any] = found[found["system"] == over].set_index("workers")["epoch_s"]
-        for one in found[found["system"] != over].to_dict("records"):
+        baseline_s: Series[Any] = frame[frame["system"] == over].set_index("workers")["epoch_s"]
+        for row in frame[frame["system"] != over].to_dict("records"):
             # ratio of the epochs at the same number of workers and over the same link
-            gain = whole[one["workers"]] / one["epoch_s"]
-            facts = {name: one[name] for name in ("system", "workers")}
+            gain = baseline_s[row["workers"]] / row["epoch_s"]
+            facts = {name: row[name] for name in ("system", "workers")}
             rows.append({"bits_per_s": parse_link(link), "link": link, **facts, "gain": gain})
     return pd.DataFrame(rows)
 
@@ -262,14 +264,14 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> FigureDat
     Raises:
         ValueError: if the table has no row of it, or more numbers of workers than line styles.
     """
-    mine = table[table["system"] == system].sort_values(["workers", "bits_per_s"])
-    counts = mine["workers"].unique()
+    system_rows = table[table["system"] == system].sort_values(["workers", "bits_per_s"])
+    counts = system_rows["workers"].unique()
     if not 1 <= len(counts) <= len(_LINKS):
         raise ValueError(f"{system} must have 1 to {len(_LINKS)} numbers of workers to be drawn, got {len(counts)}")
-    links = mine.drop_duplicates("bits_per_s").sort_values("bits_per_s")  # one tick per link, at its rate
+    links = system_rows.drop_duplicates("bits_per_s").sort_values("bits_per_s")  # one tick per link, at its rate
     ticks = {"tickvals": links["bits_per_s"].tolist(), "ticktext": links["link"].tolist()}
     figure = lines(
-        mine,
+        system_rows,
         x="bits_per_s",
         y="gain",
         by="workers",
@@ -278,13 +280,13 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> FigureDat
         details="link",
         levels={"": 1.0},
         x_axis={"title_text": "link of a host (bits per second)", **ticks},
-        y_axis={"title_text": "speed-up over Vanilla (×)", **_factors(mine["gain"])},
+        y_axis={"title_text": "speed-up over Vanilla (×)", **_factors(system_rows["gain"])},
         log="xy",
         title=f"Link rate at which {system} stops helping",
         dark=dark,
         height=420,
     )
-    return FigureData(figure, mine)
+    return FigureData(figure, system_rows)
 
 
 def extrapolate_epochs(
@@ -310,10 +312,10 @@ def extrapolate_epochs(
         [0.75, 0.202, 0.952, 21.2]
     """
     # largest counted cluster; its time per worker is assumed to stay
-    most = found[found["workers"] == found["workers"].max()].set_index("system")
+    largest_cluster = found[found["workers"] == found["workers"].max()].set_index("system")
     # Ring all-reduce: reduce-scatter and all-gather of P - 1 steps each; a step sends 1 / P of the gradient.
     reduce = 2 * (workers - 1) * (gradient_bytes / workers / bytes_per_s + latency_s)
-    table = (most["epoch_s"] - most["reduce_s"]).rename("all_but_reduce_s").to_frame()
+    table = (largest_cluster["epoch_s"] - largest_cluster["reduce_s"]).rename("all_but_reduce_s").to_frame()
     table["reduce_s"] = reduce
     table["epoch_s"] = table["all_but_reduce_s"] + reduce
     table["reduce_percent"] = (100 * reduce / table["epoch_s"]).round(1)
@@ -322,7 +324,7 @@ def extrapolate_epochs(
 
 def _factors(values: Series[Any]) -> dict[str, Any]:
     # Ticks slightly beyond the data, so that an axis of a narrow range has at least two of them.
-    most = [
+    ticks = [
         number for number in (0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 15) if values.min() / 1.6 < number < values.max() * 1.6
     ]
-    return {"tickvals": most, "ticktext": [f"{number:g}" for number in most]}
+    return {"tickvals": ticks, "ticktext": [f"{number:g}" for number in ticks]}

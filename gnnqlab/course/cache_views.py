@@ -34,12 +34,12 @@ def compare_caches(found: DataFrame) -> DataFrame:
     import pandas as pd
 
     scores = 100 * found.pivot(index="seed", columns="cache", values="score")  # (seed, cache), percent
-    kept = 100 * found.groupby("cache", sort=False)["kept"].mean()
+    shares = 100 * found.groupby("cache", sort=False)["kept"].mean()
     change = scores.sub(scores["none"], axis=0)  # paired by seed
-    table = pd.DataFrame({"rows kept (%)": kept, "score (%)": scores.mean(), "beside none (points)": change.mean()})
+    table = pd.DataFrame({"rows kept (%)": shares, "score (%)": scores.mean(), "beside none (points)": change.mean()})
     # half of the 95 % interval of the paired differences
     table["±"] = [interval(change[name].tolist())[1] for name in table.index]
-    return table.loc[kept.index].round(2)
+    return table.loc[shares.index].round(2)
 
 
 def draw_sweep(found: DataFrame, *, dark: bool = False) -> FigureData:
@@ -49,17 +49,19 @@ def draw_sweep(found: DataFrame, *, dark: bool = False) -> FigureData:
         found: result of :func:`gnnqlab.simulation.cached_training.train_cached` for caches of rule ``fixed``.
     """
     means = found.groupby("epsilon")[["kept", "score"]].mean() * 100  # mean over seeds, percent
-    marked = means.iloc[:1]  # the point that the slider moves
+    point = means.iloc[:1]  # the point that the slider moves
     charts = {
         # Two traces per panel, the line over all ε and then the marked point: the slider changes traces 1 and 3.
         title: scatter(
-            marked, y=name, styles=["purple circle-open"], size=16, zero=zero,
+            point, y=name, styles=["purple circle-open"], size=16, zero=zero,
             figure=lines(means, y=name, styles=[color], x_axis="ε (no unit)", y_axis="%"),
         )
         for name, title, color, zero in (("kept", "rows skipped", "green", "y"), ("score", "test score", "sky", ""))
     }  # fmt: skip
-    most, least = means["kept"].max(), means["kept"].min()
-    caption = f"From ε = {means.index[0]:g} to {means.index[-1]:g}, {least:.0f} to {most:.0f} % of rows are skipped."
+    max_share, min_share = means["kept"].max(), means["kept"].min()
+    caption = (
+        f"From ε = {means.index[0]:g} to {means.index[-1]:g}, {min_share:.0f} to {max_share:.0f} % of rows are skipped."
+    )
     figure = panels(charts, gap=0.12, title="A fixed threshold", caption=caption, dark=dark, height=420)
     figure.update_traces(showlegend=False)
     steps = {
@@ -81,11 +83,11 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> FigureData:
         "error_square": "||Δ||² of the epoch",
     }  # fmt: skip
     # Errors of an exact zero are float32 rounding and would stretch the logarithmic axis over many decades.
-    known = found.assign(
+    squares = found.assign(
         **{column: found[column].where(found[column] > _ROUNDING * found["mean_square"]) for column in columns}
     )
     # wide -> long: one row per epoch and curve
-    rows = known.melt("epoch", list(columns), var_name="what", value_name="square").dropna()
+    rows = squares.melt("epoch", list(columns), var_name="what", value_name="square").dropna()
     is_bounded = bool((found["mean_square"] <= found["bound"]).all())
     caption = f"The bound with every term {'holds' if is_bounded else 'does not hold'} in all {len(found)} epochs."
     figure = lines(

@@ -75,29 +75,33 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
     """
     import pandas as pd
 
-    one = frame[frame["bits"] == bits]
-    if one.empty:
+    width_rows = frame[frame["bits"] == bits]
+    if width_rows.empty:
         raise ValueError(f"bits must be a bit-width in the frame, {sorted(set(frame['bits']))}, got {bits}")
-    epochs = [int(each) for each in one["epoch"].unique()]
+    epochs = [int(epoch) for epoch in width_rows["epoch"].unique()]
     start = epochs[-1] if start is None else start
     if start not in epochs:
         raise ValueError(f"start must be one of the epochs in the frame, {epochs}, got {start}")
     # The grid has a cell for each direction and layer; a cell without messages (no title) stays empty.
-    cells = cells_of(one)
+    cells = cells_of(width_rows)
     panes = {place: title for place, title in cells.items() if title}
 
-    def points(place: tuple[str, int], rotated: bool, epoch: int) -> DataFrame:
+    def points(place: tuple[str, int], is_rotated: bool, epoch: int) -> DataFrame:
         # rows of one panel and one epoch
-        mask = (one["direction"] == place[0]) & (one["layer"] == place[1]) & (one["epoch"] == epoch)
-        part = one.loc[mask & (one["rotated"] == rotated) & one["ratio"].notna(), ["peak", "ratio"]]
+        mask = (
+            (width_rows["direction"] == place[0]) & (width_rows["layer"] == place[1]) & (width_rows["epoch"] == epoch)
+        )
+        part = width_rows.loc[
+            mask & (width_rows["rotated"] == is_rotated) & width_rows["ratio"].notna(), ["peak", "ratio"]
+        ]
         # three digits keep the page small
         return part.assign(ratio=part["ratio"].clip(*_WIDEST)).map(lambda value: float(f"{value:.3g}"))
 
     def chart(place: tuple[str, int]) -> Any:
         figure = None
-        for (rotated, name), style in zip(_KINDS.items(), _LOOKS):
+        for (is_rotated, name), style in zip(_KINDS.items(), _LOOKS):
             figure = scatter(
-                points(place, rotated, start),
+                points(place, is_rotated, start),
                 x="peak",
                 y={"ratio": name},
                 styles=[style],
@@ -106,12 +110,12 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
                 x_axis={"title_text": "range (root mean squares)", "tickvals": [2, 5, 10, 20], "title_standoff": 2},
                 y_axis={"title_text": "error between ends / rotated", "dtick": 1, "exponentformat": "power"},
                 log="xy",
-                levels={"": 1.0} if rotated else None,
+                levels={"": 1.0} if is_rotated else None,
                 figure=figure,
             )  # reference line at ratio 1 (equal errors), drawn once per panel
         return figure
 
-    table = shares(one)[bits]
+    table = shares(width_rows)[bits]
     words = "; ".join(f"{way} layer {layer}: {table[start, way, layer]:.0%}" for way, layer in panes)
     width = human_bits(bits)
     figure = panels(
@@ -126,17 +130,17 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
         legend_rows=2,
     )
     figure.update_xaxes(matches="x")
-    moved = list(range(len(figure.data)))  # traces of the panels; those of the legend below are not moved
+    panel_traces = list(range(len(figure.data)))  # traces of the panels; those of the legend below are not moved
     figure.update_traces(showlegend=False)
     for name, style in zip(_KINDS.values(), _LOOKS):  # plotly omits traces without points from the legend
         scatter(pd.DataFrame({name: [None]}), y=name, styles=[style], figure=figure)
     steps: dict[int, dict[str, list[Any]]] = {}
     # One slider step per epoch: coordinates of every trace, in the order in which the panels were drawn.
     for epoch in epochs:
-        drawn = [points(place, rotated, epoch) for place in panes for rotated in _KINDS]
+        pane_points = [points(place, is_rotated, epoch) for place in panes for is_rotated in _KINDS]
         ends = {"x": "peak", "y": "ratio"}
-        steps[epoch] = {axis: [each[column].tolist() for each in drawn] for axis, column in ends.items()}
-    add_slider(figure, steps, start=start, prefix="epoch ", traces=moved)
+        steps[epoch] = {axis: [pane[column].tolist() for pane in pane_points] for axis, column in ends.items()}
+    add_slider(figure, steps, start=start, prefix="epoch ", traces=panel_traces)
     return FigureData(figure, table.rename("share rotated").reset_index().round(3))
 
 
@@ -161,11 +165,16 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> FigureData:
             y_axis={"title_text": "rotated (% of the rows)", "range": [-4, 104]},
         )
 
-    last = table.loc[frame["epoch"].iloc[-1]]
+    last_shares = table.loc[frame["epoch"].iloc[-1]]
     # mean over layers
-    ways = {way: last.loc[way].mean() for way in ("forward", "backward") if way in last.index.get_level_values(0)}
+    ways = {
+        way: last_shares.loc[way].mean()
+        for way in ("forward", "backward")
+        if way in last_shares.index.get_level_values(0)
+    }
     words = "; ".join(
-        f"{way} " + ", ".join(f"{share:.0%} in {width}" for width, share in each.items()) for way, each in ways.items()
+        f"{way} " + ", ".join(f"{share:.0%} in {width}" for width, share in width_shares.items())
+        for way, width_shares in ways.items()
     )
     caption = f"Share of rotated rows by bit-width after {frame['epoch'].iloc[-1]} epochs, mean over layers: {words}."
     figure = panels(
@@ -192,9 +201,9 @@ def cells_of(frame: DataFrame) -> dict[tuple[str, int], str]:
 ('backward', 1): 'backward, layer 1'}
     """
     # pairs that occur
-    found = {(str(way), int(layer)) for way, layer in zip(frame["direction"], frame["layer"], strict=True)}
-    cells = [(way, layer) for way in ("forward", "backward") for layer in sorted({layer for _, layer in found})]
-    return {cell: f"{cell[0]}, layer {cell[1]}" if cell in found else "" for cell in cells}
+    places = {(str(way), int(layer)) for way, layer in zip(frame["direction"], frame["layer"], strict=True)}
+    cells = [(way, layer) for way in ("forward", "backward") for layer in sorted({layer for _, layer in places})]
+    return {cell: f"{cell[0]}, layer {cell[1]}" if cell in places else "" for cell in cells}
 
 
 # One style per codec, in the order of the codecs.
@@ -218,16 +227,16 @@ def decode_repeatedly(row: Tensor, codec: Codec, bits: int, *, draws: int = 8) -
         >>> decode_repeatedly(torch.tensor([0.0, 1.0]), Stochastic(), 1, draws=2).tolist()
         [[0.0, 1.0], [0.0, 1.0]]
     """
-    rows, first = row.unsqueeze(0), torch.tensor([0])  # (D,) -> (1, D)
-    layout, found = codec.layout(bits, *rows.shape), []
+    rows, index = row.unsqueeze(0), torch.tensor([0])  # (D,) -> (1, D)
+    layout, decoded_rows = codec.layout(bits, *rows.shape), []
     # The epoch is part of the noise key, so every draw has independent noise.
     for epoch in range(draws):
         segment, out = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows)
         noise = Noise(0, epoch, 0)
-        codec.encode(rows, first, first, layout, segment, noise)
-        codec.decode(segment, layout, out, first, accumulate=False, ids=first, noise=noise)
-        found.append(out[0])
-    return torch.stack(found)  # draws x (D,) -> (draws, D)
+        codec.encode(rows, index, index, layout, segment, noise)
+        codec.decode(segment, layout, out, index, accumulate=False, ids=index, noise=noise)
+        decoded_rows.append(out[0])
+    return torch.stack(decoded_rows)  # draws x (D,) -> (draws, D)
 
 
 def draw_row_by_codec(
@@ -246,14 +255,14 @@ def draw_row_by_codec(
     ends, table, charts = [float(row.min()) / scale, float(row.max()) / scale], [], {}
     x_axis = {"title_text": "sent (root mean squares)", "title_standoff": 4, "nticks": 5}
     for (name, codec), style in zip(codecs.items(), _STYLES):
-        arrived = decode_repeatedly(row, codec, bits, draws=draws)
+        decoded_rows = decode_repeatedly(row, codec, bits, draws=draws)
         # mean over messages: variance and bias
-        error = float((arrived - row).square().sum(1).mean() / row.square().sum())
+        error = float((decoded_rows - row).square().sum(1).mean() / row.square().sum())
         # error of the mean: bias, and variance / draws
-        lasting = float((arrived.mean(0) - row).square().sum() / row.square().sum())
-        table.append((name, row_bytes(bits, row.shape[0], codec.param_bytes), 100 * error**0.5, 100 * lasting**0.5))
+        mean_error = float((decoded_rows.mean(0) - row).square().sum() / row.square().sum())
+        table.append((name, row_bytes(bits, row.shape[0], codec.param_bytes), 100 * error**0.5, 100 * mean_error**0.5))
         # (draws, D) -> (draws * D,)
-        points = pd.DataFrame({"sent": row.repeat(draws) / scale, "arrived": arrived.flatten() / scale})
+        points = pd.DataFrame({"sent": row.repeat(draws) / scale, "arrived": decoded_rows.flatten() / scale})
         charts[name] = scatter(
             points.map(lambda value: float(f"{value:.4g}")),
             x="sent",
@@ -291,7 +300,7 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
     Raises:
         ValueError: if ``start`` is not an epoch of the frame.
     """
-    epochs = [int(each) for each in frame["epoch"].unique()]
+    epochs = [int(epoch) for epoch in frame["epoch"].unique()]
     start = epochs[-1] if start is None else start
     if start not in epochs:
         raise ValueError(f"start must be one of the epochs in the frame, {epochs}, got {start}")
@@ -314,8 +323,8 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
             log="y",
         )
 
-    best = cheapest_codec(frame[frame["epoch"] == start])
-    words = "; ".join(f"{direction} layer {layer}: {codec}" for (direction, layer), codec in best.items())
+    codec_names = cheapest_codec(frame[frame["epoch"] == start])
+    words = "; ".join(f"{direction} layer {layer}: {codec}" for (direction, layer), codec in codec_names.items())
     cells = cells_of(frame)
     figure = panels(
         {title or place[0]: chart(*place, start) if title else None for place, title in cells.items()},
@@ -331,8 +340,8 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
     # All epochs are drawn once, and the slider swaps their coordinates.
     steps = {}
     for epoch in epochs:
-        drawn = [trace for place, title in cells.items() if title for trace in chart(*place, epoch).data]
-        steps[epoch] = {key: [list(trace[key]) for trace in drawn] for key in ("x", "y", "customdata")}
+        traces = [trace for place, title in cells.items() if title for trace in chart(*place, epoch).data]
+        steps[epoch] = {key: [list(trace[key]) for trace in traces] for key in ("x", "y", "customdata")}
     return FigureData(add_slider(figure, steps, start=start, prefix="epoch "), frame.drop(columns="bias").round(4))
 
 
@@ -348,7 +357,7 @@ def cheapest_codec(
     Raises:
         ValueError: if that codec and bit-width are not in the frame.
     """
-    found = {}
+    names = {}
     for place, part in frame.groupby(["direction", "layer"], sort=False):
         reference = part[(part["codec"] == codec) & (part["bits"] == bits)]
         if reference.empty:
@@ -357,6 +366,6 @@ def cheapest_codec(
             )
         # Codecs that send no more bytes than the reference, with some tolerance for different parameters.
         fits = part[part["row_bytes"] <= room * float(reference["row_bytes"].iloc[0])]
-        best = fits.loc[fits["squared"].idxmin()]
-        found[place] = f"{best['codec']} in {best['bits']}"
-    return found
+        best_row = fits.loc[fits["squared"].idxmin()]
+        names[place] = f"{best_row['codec']} in {best_row['bits']}"
+    return names

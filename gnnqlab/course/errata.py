@@ -50,9 +50,9 @@ def errata(*, measure: bool = True) -> DataFrame:
     rows = []
     # The effect is computed only on demand: each measurement trains or encodes something small.
     for entry in ERRATA:
-        measured = measure and entry.id in MEASUREMENTS
-        effect = MEASUREMENTS[entry.id]().text if measured else "not measured"
-        rows.append((entry.id, entry.source, entry.difference, effect, measured, entry.rule))
+        is_measured = measure and entry.id in MEASUREMENTS
+        effect = MEASUREMENTS[entry.id]().text if is_measured else "not measured"
+        rows.append((entry.id, entry.source, entry.difference, effect, is_measured, entry.rule))
     return pd.DataFrame(rows, columns=["id", "where", "what", "effect", "measured", "rule"]).set_index("id")
 
 

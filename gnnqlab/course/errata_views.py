@@ -58,8 +58,13 @@ def factors() -> DataFrame:
     import pandas as pd
 
     rows = [  # one measurement per factor, cached by the function that computes it
-        {"id": name, "paper": _PAPERS[name[:2]][0], "what": what, "factor": of(MEASUREMENTS[name]().figures)}
-        for name, (what, of) in FACTORS.items()
+        {
+            "id": name,
+            "paper": _PAPERS[name[:2]][0],
+            "what": description,
+            "factor": factor_of(MEASUREMENTS[name]().figures),
+        }
+        for name, (description, factor_of) in FACTORS.items()
     ]
     return pd.DataFrame(rows).set_index("id").sort_values("factor")
 
@@ -81,14 +86,21 @@ def draw_factors(frame: DataFrame, *, dark: bool = False) -> FigureData:
     ends = ends.sort_index(kind="stable")
     figure = lines(ends, x="end", y="id", by="paper", styles=dict(_PAPERS.values()), mode="lines", hover="%{y}")
     figure.update_traces(showlegend=False)
-    for name, what in frame["what"].items():
+    for name, description in frame["what"].items():
         figure.add_annotation(
-            x=0.02, y=name, text=what, xanchor="left", yanchor="bottom", yshift=9, showarrow=False, font={"size": 12}
+            x=0.02,
+            y=name,
+            text=description,
+            xanchor="left",
+            yanchor="bottom",
+            yshift=9,
+            showarrow=False,
+            font={"size": 12},
         )
-    worst = frame.iloc[-1]
+    largest_row = frame.iloc[-1]
     caption = (
-        f"{len(frame)} errata and their factors, from {frame['factor'].iloc[0]:.2f} to {worst['factor']:.3g}; "
-        f"the largest is in {worst['paper']}: {worst['what']}."
+        f"{len(frame)} errata and their factors, from {frame['factor'].iloc[0]:.2f} to {largest_row['factor']:.3g}; "
+        f"the largest is in {largest_row['paper']}: {largest_row['what']}."
     )
     scatter(
         rows,  # the quantity in error, above its line
@@ -179,9 +191,11 @@ def descent(losses: Sequence[float]) -> DataFrame:
     if not losses:
         raise ValueError("losses of at least one epoch are needed, got none")
     seconds = [1.0] * len(losses)  # equal epochs: the sign alone makes the difference
-    printed_base, opposite = (replay(losses, seconds, as_printed=printed)["base"] for printed in (True, False))
+    printed_base, opposite_base = (
+        replay(losses, seconds, as_printed=as_printed)["base"] for as_printed in (True, False)
+    )
     return pd.DataFrame(
-        {"loss": list(losses), "as written": printed_base, "opposite sign": opposite}, index=printed_base.index
+        {"loss": list(losses), "as written": printed_base, "opposite sign": opposite_base}, index=printed_base.index
     )
 
 

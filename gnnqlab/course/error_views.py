@@ -58,13 +58,14 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
         values = message.rows.flatten()
         error = (walk.received - message.rows).flatten()
         # Zeros are omitted: as the smallest value of a row they have no error, and all would lie on one point.
-        shown = values.nonzero().flatten()
-        picked = shown[:: max(-(-len(shown) // _MOST_POINTS), 1)]  # every k-th element, with k rounded up
-        spread, mean = float(error[shown].std()), float(error[shown].mean())
-        table.append((bits, len(shown), mean, spread, float(error.abs().max())))
-        below = f"mean {mean:+.3f}<br>spread {spread:.3f}"
-        points = pd.DataFrame({"value": values[picked].tolist(), "error": error[picked].tolist()})
-        charts[f'{human_bits(bits)}<br><span style="font-size:11px">{below}</span>'] = scatter(
+        positions = values.nonzero().flatten()
+        # every k-th element, with k rounded up
+        drawn_positions = positions[:: max(-(-len(positions) // _MOST_POINTS), 1)]
+        spread, mean = float(error[positions].std()), float(error[positions].mean())
+        table.append((bits, len(positions), mean, spread, float(error.abs().max())))
+        subtitle = f"mean {mean:+.3f}<br>spread {spread:.3f}"
+        points = pd.DataFrame({"value": values[drawn_positions].tolist(), "error": error[drawn_positions].tolist()})
+        charts[f'{human_bits(bits)}<br><span style="font-size:11px">{subtitle}</span>'] = scatter(
             points.round({"value": 3, "error": 4}),
             x="value",
             y="error",
@@ -73,12 +74,12 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
             x_axis={"title_text": "value", "title_standoff": 4},
             y_axis="error (unit of the element)",
         )
-    largest = max(row[-1] for row in table)
+    max_error = max(row[-1] for row in table)
     words = ", ".join(f"{spread:.3f} in {human_bits(bits)}" for bits, _, _, spread, _ in table)
     caption = f"Errors of one message's elements without zeros; their standard deviation is {words}."
     title = "One message, stochastic rounding"
     figure = panels(charts, share_y=True, gap=0.02, title=title, caption=caption, dark=dark, legend_rows=2)
-    figure.update_yaxes(range=[-1.1 * largest, 1.1 * largest])  # one scale for all panels, symmetric around zero
+    figure.update_yaxes(range=[-1.1 * max_error, 1.1 * max_error])  # one scale for all panels, symmetric around zero
     figure.update_layout(margin={"t": 104})  # space for titles of two lines
     columns = ["bits", "elements", "mean error", "spread", "largest"]
     return FigureData(figure, pd.DataFrame(table, columns=columns).set_index("bits"))
@@ -140,9 +141,9 @@ def variance_chart(
 ) -> FigureData:
     """Draw the measured variance of decoded rows with Theorem 1's exact value, average and worst case."""
     table = variance_table(message, node=node, widths=widths, draws=draws)
-    which = "all rows of the message" if node is None else f"row {node}"
+    subject = "all rows of the message" if node is None else f"row {node}"
     caption = (
-        f"Variance of {which} after decoding, in units of D S²: "
+        f"Variance of {subject} after decoding, in units of D S²: "
         + ", ".join(
             f"{human_bits(bits)} measured {line['measured']:.3f}, exact {line['exact']:.3f}"
             for bits, line in table.iterrows()
@@ -208,11 +209,11 @@ def decode_by_rule(rule: str, message: RealMessage, bits: int, draws: int) -> Te
         return (codes * step + zero).expand(draws, *rows.shape)  # a deterministic rule: all draws are identical
     if bits < 2:
         raise ValueError(f"a symmetric code keeps a bit for the sign, so bits must be at least 2, got {bits}")
-    largest = 2 ** (bits - 1) - 1
-    scale = rows.abs().max() / largest  # one scale for the whole message
+    max_code = 2 ** (bits - 1) - 1
+    scale = rows.abs().max() / max_code  # one scale for the whole message
     generator = torch.Generator().manual_seed(message.seed)
     noise = torch.rand(draws, *rows.shape, generator=generator)  # (draws, n, D)
-    return (rows / scale + noise).floor().clamp(-largest, largest) * scale  # (draws, n, D)
+    return (rows / scale + noise).floor().clamp(-max_code, max_code) * scale  # (draws, n, D)
 
 
 def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, dark: bool = False) -> FigureData:

@@ -80,26 +80,26 @@ def train_both(
             # Alternate the order, so that other load on the machine affects both equally.
             for way in list(_LOOKS) if epoch % 2 == 0 else list(_LOOKS)[::-1]:
                 torch.manual_seed(seed + epoch)  # the same dropout masks in both
-                begun = time.perf_counter()
+                start = time.perf_counter()
                 with blocks[way]:
                     logits = models[way](graph, x)  # (N, D) -> (N, classes)
                 loss = functional.cross_entropy(logits[train], labels[train])
                 steps[way].zero_grad()
                 loss.backward()
                 steps[way].step()
-                seconds[way] += time.perf_counter() - begun
+                seconds[way] += time.perf_counter() - start
                 # seconds so far
                 rows.append({"way": way, "epoch": epoch, "seconds": seconds[way], "loss": float(loss.detach())})
-        found = pd.DataFrame(rows).sort_values(["way", "epoch"], ignore_index=True)
-        found["score"] = float("nan")
+        frame = pd.DataFrame(rows).sort_values(["way", "epoch"], ignore_index=True)
+        frame["score"] = float("nan")
         for way, model in models.items():
             model.eval()  # evaluation without dropout
             with torch.no_grad():
-                right = model(graph, x).argmax(1) == labels  # outside the context manager: float32
-            found.loc[(found["way"] == way) & (found["epoch"] == epochs - 1), "score"] = float(
-                right[test].float().mean()
+                hits = model(graph, x).argmax(1) == labels  # outside the context manager: float32
+            frame.loc[(frame["way"] == way) & (frame["epoch"] == epochs - 1), "score"] = float(
+                hits[test].float().mean()
             )
-    return found
+    return frame
 
 
 def gain_table(found: Mapping[str, DataFrame]) -> DataFrame:
@@ -115,11 +115,11 @@ def gain_table(found: Mapping[str, DataFrame]) -> DataFrame:
 
     rows = {}
     for name, frame in found.items():
-        last = frame[frame["epoch"] == frame["epoch"].max()].set_index("way")
+        totals = frame[frame["epoch"] == frame["epoch"].max()].set_index("way")
         rows[name] = {
-            **{f"{way} (s)": last.loc[way, "seconds"] for way in _LOOKS},
-            "times as fast": last.loc[AS_IT_IS, "seconds"] / last.loc[INSIDE, "seconds"],  # above 1: faster inside
-            **{f"{way}, score (%)": 100 * last.loc[way, "score"] for way in _LOOKS},
+            **{f"{way} (s)": totals.loc[way, "seconds"] for way in _LOOKS},
+            "times as fast": totals.loc[AS_IT_IS, "seconds"] / totals.loc[INSIDE, "seconds"],  # above 1: faster inside
+            **{f"{way}, score (%)": 100 * totals.loc[way, "score"] for way in _LOOKS},
         }
     return pd.DataFrame.from_dict(rows, orient="index").round(2)
 

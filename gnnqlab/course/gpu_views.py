@@ -71,11 +71,11 @@ def list_measurements(results: DataFrame) -> DataFrame:
     import pandas as pd
 
     lines = []
-    for part, what in PARTS.items():
+    for part, description in PARTS.items():
         rows = results[results["part"] == part]
         # distinct origins of the rows
         origin = [", ".join(map(str, rows[name].unique())) or "–" for name in ("device", "date", "command")]
-        lines.append((part, what, len(rows), *origin))
+        lines.append((part, description, len(rows), *origin))
     return pd.DataFrame(lines, columns=["part", "what", "rows", "device", "date", "command"]).set_index("part")
 
 
@@ -89,18 +89,18 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> FigureData | Noti
         # metric and variant, without an empty variant
         name=[", ".join(filter(None, names)) for names in zip(rows["metric"], rows["variant"].fillna(""))],
         comparison=[
-            f"{value:.4g} {unit}, {rival} {its:.4g}"
-            for value, unit, rival, its in zip(rows["value"], rows["unit"], rows["rival"], rows["rival_value"])
+            f"{value:.4g} {unit}, {rival} {rival_value:.4g}"
+            for value, unit, rival, rival_value in zip(rows["value"], rows["unit"], rows["rival"], rows["rival_value"])
         ],
     )
     goals = rows[rows["goal"].notna()] if "goal" in rows else rows.iloc[:0]  # a column of missing values was dropped
-    missed = [
+    missed_goals = [
         f"{name} {ratio:.2f} of {goal:g}"
         for name, ratio, goal in zip(goals["name"], goals["ratio"], goals["goal"] if len(goals) else ())
         if ratio < goal
     ]
-    words = f"{len(goals) - len(missed)} of {len(goals)} goals reached" + (
-        f"; missed: {', '.join(missed)}" if missed else ""
+    words = f"{len(goals) - len(missed_goals)} of {len(goals)} goals reached" + (
+        f"; missed: {', '.join(missed_goals)}" if missed_goals else ""
     )
     figure = bars(
         rows,
@@ -153,34 +153,37 @@ def draw_training(results: DataFrame, *, dark: bool = False) -> FigureData | Not
     rows = _part(results, "gpu-train")
     if rows.empty or "epoch_s" not in rows:
         return _missing_notice("gpu-train")
-    ran = rows[rows["epoch_s"].notna()]  # runs that failed have no epoch
+    finished_runs = rows[rows["epoch_s"].notna()]  # runs that failed have no epoch
     names = [
         f"{int(workers)} worker{'s' if workers > 1 else ''}" + (f", {backend}" if workers > 1 else "")
-        for workers, backend in zip(ran["workers"], ran["backend"])
+        for workers, backend in zip(finished_runs["workers"], finished_runs["backend"])
     ]
     looks = {
         name: f"{_WORKERS.get(int(workers), 'sky')}{' /' if backend == 'nccl' else ''}"  # hatched bars: NCCL
-        for name, workers, backend in zip(names, ran["workers"], ran["backend"])
+        for name, workers, backend in zip(names, finished_runs["workers"], finished_runs["backend"])
     }
-    labels = [f"{human_bytes(value)} on the fullest GPU" for value in ran["memory_bytes"]]
-    shown = ran.assign(name=names, ms=1e3 * ran["epoch_s"], held=labels).sort_values(
+    labels = [f"{human_bytes(value)} on the fullest GPU" for value in finished_runs["memory_bytes"]]
+    bar_rows = finished_runs.assign(name=names, ms=1e3 * finished_runs["epoch_s"], held=labels).sort_values(
         ["workers", "backend"], kind="stable"
     )
-    graphs = list(ran["graph"].unique())
+    graphs = list(finished_runs["graph"].unique())
     charts = {
         graph: bars(
-            shown[shown["graph"] == graph], x="system", y="ms", by="name", styles=looks, details="held",
+            bar_rows[bar_rows["graph"] == graph], x="system", y="ms", by="name", styles=looks, details="held",
             y_axis="epoch (ms)", zero="y",
         )
         for graph in graphs
     }  # fmt: skip
-    fastest = [
-        f"{graph}: {best['system']} with {int(best['workers'])} workers, {1e3 * best['epoch_s']:.4g} ms"
+    run_texts = [
+        f"{graph}: {best_run['system']} with {int(best_run['workers'])} workers, {1e3 * best_run['epoch_s']:.4g} ms"
         for graph in graphs
-        for best in [ran[ran["graph"] == graph].sort_values("epoch_s").iloc[0]]
+        for best_run in [finished_runs[finished_runs["graph"] == graph].sort_values("epoch_s").iloc[0]]
     ]
-    failed = "" if "error" not in rows else f" {int(rows['error'].notna().sum())} runs failed."
-    caption = f"Epochs of {len(ran)} training runs on {ran['device'].iloc[0]}. Shortest: {'; '.join(fastest)}.{failed}"
+    failure_text = "" if "error" not in rows else f" {int(rows['error'].notna().sum())} runs failed."
+    caption = (
+        f"Epochs of {len(finished_runs)} training runs on {finished_runs['device'].iloc[0]}. "
+        f"Shortest: {'; '.join(run_texts)}.{failure_text}"
+    )
     figure = panels(
         charts,
         rows=len(graphs),
@@ -240,8 +243,8 @@ def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = Fa
             "includes nvcc; no GPU is needed."
         )
     words = [
-        f"{kernel}, {share:g} % of the warps, {spilled} B spilled"
-        for kernel, share, spilled in zip(table.index, table["occupancy (%)"], table["spilled (B)"])
+        f"{kernel}, {share:g} % of the warps, {spilled_bytes} B spilled"
+        for kernel, share, spilled_bytes in zip(table.index, table["occupancy (%)"], table["spilled (B)"])
     ]
     # name of the kernel without its template arguments
     rows = table.assign(line=table.index.str.partition("<").get_level_values(0), words=words)
@@ -250,17 +253,18 @@ def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = Fa
     spans = pd.concat([ends.assign(at=ends["min"]), ends.assign(at=ends["max"]), ends.assign(at=None)]).sort_index()
     figure = lines(spans, x="at", y="line", by="file", mode="lines", hover="%{y}")
     figure.update_traces(showlegend=False)
-    count, spilling = rows["line"].nunique(), int((table["spilled (B)"] > 0).sum())
+    count, num_spilling = rows["line"].nunique(), int((table["spilled (B)"] > 0).sum())
     for registers, share in _STEPS.items():
         figure.add_vline(
             # half a register to the right of the last count with this occupancy
             x=registers + 0.5, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1},
             annotation={"text": f"{share:g} %", "font": {"size": 10}}, annotation_position="top",
         )  # fmt: skip
-    least = table["occupancy (%)"].idxmin()  # the kernel with the lowest occupancy
+    worst_kernel = table["occupancy (%)"].idxmin()  # the kernel with the lowest occupancy
     caption = (
-        f"{len(table)} kernels compiled for sm_{architecture}: {spilling or 'none'} spill{'' if spilling else 's'} "
-        f"registers; the fewest warps, {table.loc[[least], 'occupancy (%)'].iloc[0]:g} %, fit for {least}."
+        f"{len(table)} kernels compiled for sm_{architecture}: {num_spilling or 'none'} "
+        f"spill{'' if num_spilling else 's'} registers; the fewest warps, "
+        f"{table.loc[[worst_kernel], 'occupancy (%)'].iloc[0]:g} %, fit for {worst_kernel}."
     )
     registers_axis = {
         "title_text": "registers per thread; dotted: up to here this share of all warps fits",

@@ -63,17 +63,17 @@ def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digit
         return False
     assert policy is not None
     width = human_bits(bits)
-    ours_bytes, ours = _noise(policy, graph)  # bytes and noise of the answer
-    theirs_bytes, theirs = _uniform_noise(bits, graph)  # cached: the same for every answer
-    if ours_bytes > theirs_bytes:
+    answer_bytes, answer_noise = _noise(policy, graph)  # bytes and noise of the answer
+    uniform_bytes, uniform_noise = _uniform_noise(bits, graph)  # cached: the same for every answer
+    if answer_bytes > uniform_bytes:
         print(
-            f"Not yet: {ours_bytes / 1e3:.1f} kB per pass, more than the {theirs_bytes / 1e3:.1f} kB of {width}. "
+            f"Not yet: {answer_bytes / 1e3:.1f} kB per pass, more than the {uniform_bytes / 1e3:.1f} kB of {width}. "
             "Which rows can do with fewer bits?"
         )
         return False
-    ratio = theirs.variance / ours.variance  # above 1: less noise than uniform bits
+    ratio = uniform_noise.variance / answer_noise.variance  # above 1: less noise than uniform bits
     noise = f"{ratio:.2f} times less noise" if ratio >= 1 else f"{1 / ratio:.2f} times as much noise"
-    result = f"{ours_bytes / 1e3:.1f} kB per pass ({width}: {theirs_bytes / 1e3:.1f}), {noise}"
+    result = f"{answer_bytes / 1e3:.1f} kB per pass ({width}: {uniform_bytes / 1e3:.1f}), {noise}"
     if ratio < _LESS:
         print(f"Not yet: {result}; the goal is {_LESS:g} times less. Which rows are short, and which make most noise?")
         return False
@@ -104,22 +104,22 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
     if not is_made(codec, "codec"):
         return False
     assert codec is not None
-    long = codec.layout(bits, 1, _COLUMNS).num_bytes  # bytes of one row
-    if most is not None and long > most:
+    num_bytes = codec.layout(bits, 1, _COLUMNS).num_bytes  # bytes of one row
+    if most is not None and num_bytes > most:
         print(
-            f"Not yet: a row of {_COLUMNS} elements takes {long} bytes, and {most} are allowed. "
+            f"Not yet: a row of {_COLUMNS} elements takes {num_bytes} bytes, and {most} are allowed. "
             "What is sent in addition to the codes?"
         )
         return False
     kinds = {"of your own": rows} if rows is not None else kinds_of_rows()
     sizes = []
-    for name, sent in kinds.items():
-        layout, nothing = codec.layout(bits, *sent.shape), torch.zeros_like(sent)
+    for name, kind_rows in kinds.items():
+        layout, zero_rows = codec.layout(bits, *kind_rows.shape), torch.zeros_like(kind_rows)
         # Zeros are tested first: a division by the range or the norm fails there.
-        if not torch.equal(decode_repeatedly(nothing[0], codec, bits, draws=2), nothing[:1].expand(2, -1)):
+        if not torch.equal(decode_repeatedly(zero_rows[0], codec, bits, draws=2), zero_rows[:1].expand(2, -1)):
             print("Not yet: a row of zeros is not decoded as zeros. What does it divide by?")
             return False
-        error = codec_error(codec, sent, bits, draws=_DRAWS)  # bias and squared error, relative to the rows
+        error = codec_error(codec, kind_rows, bits, draws=_DRAWS)  # bias and squared error, relative to the rows
         # The mean of unbiased messages is off by about the root of (squared error / messages); NaN fails as well.
         if not error.bias <= _SIGMAS * (error.squared / _DRAWS) ** 0.5 + _ROUNDED:
             print(
@@ -127,7 +127,7 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
                 f"{_DRAWS} messages. Is an element more likely to become the nearer of its two codes?"
             )
             return False
-        sizes.append(f"{layout.num_bytes / sent.shape[0]:g}")  # bytes per row of this kind
+        sizes.append(f"{layout.num_bytes / kind_rows.shape[0]:g}")  # bytes per row of this kind
     words = " and ".join(filter(None, (", ".join(sizes[:-1]), sizes[-1])))
     kind = "kind of rows is" if len(sizes) == 1 else "kinds of rows are"
     print(f"Right: {len(sizes)} {kind} decoded without bias, in {words} bytes per row.")
@@ -161,9 +161,11 @@ class _CountedCodec(Stochastic):
 
 def _noise(policy: BitPolicy, graph: str) -> tuple[float, GradientNoise]:
     """Return the bytes of a pass and the noise of its gradient."""
-    loaded, shape, weights = _trained_model(graph)
+    loaded_graph, shape, weights = _trained_model(graph)
     codec = _CountedCodec()
-    noise = gradient_noise(loaded, policy, shape, workers=_WORKERS, repeats=_REPEATS, weights=weights, codec=codec)
+    noise = gradient_noise(
+        loaded_graph, policy, shape, workers=_WORKERS, repeats=_REPEATS, weights=weights, codec=codec
+    )
     return sum(codec.sizes) / _REPEATS, noise  # mean bytes of a pass
 
 
@@ -174,18 +176,19 @@ def _uniform_noise(bits: int, graph: str) -> tuple[float, GradientNoise]:
 
 @cache
 def _trained_model(graph: str) -> tuple[Graph, ModelSettings, Tensor]:
-    loaded, shape = load(graph), ModelSettings(layers=3, hidden=64, dropout=0.0)
-    return loaded, shape, trained_weights(loaded, shape, _EPOCHS)  # float32 training, the same for every answer
+    loaded_graph, shape = load(graph), ModelSettings(layers=3, hidden=64, dropout=0.0)
+    # float32 training, the same for every answer
+    return loaded_graph, shape, trained_weights(loaded_graph, shape, _EPOCHS)
 
 
 def kinds_of_rows() -> dict[str, Tensor]:
     """Return rows of every kind that a codec meets, by name."""
-    normal = torch.randn(6, 128, generator=torch.Generator().manual_seed(0))
-    spiky = 0.01 * normal  # small elements and one large one
-    spiky[:, 3] = 1.0
+    normal_rows = torch.randn(6, 128, generator=torch.Generator().manual_seed(0))
+    spiky_rows = 0.01 * normal_rows  # small elements and one large one
+    spiky_rows[:, 3] = 1.0
     return {
-        "normal": normal,
-        "spiky": spiky,
+        "normal": normal_rows,
+        "spiky": spiky_rows,
         "constant": torch.full((3, 128), 0.7),
         "of one element": torch.tensor([[0.5], [-2.0]]),
     }
@@ -224,30 +227,30 @@ def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bi
         zero, step = row.min(), (row.max() - row.min()) / top  # Z and S of the row
         # a clone: the function may write into its argument
         draws = [choose(row.clone(), bits, torch.rand(row.shape, generator=noise)) for _ in range(_DRAWS)]
-        if wrong := _wrong_codes(draws, row, top):
-            print(f"Not yet: a {name} row has codes that are {wrong}")
+        if code_error := _wrong_codes(draws, row, top):
+            print(f"Not yet: a {name} row has codes that are {code_error}")
             return False
         # decoded: q S + Z, minus the row; (draws, D)
         errors = torch.stack([code.double() for code in draws]) * step + zero - row
         # norm of the mean error; mean squared error of a message
-        off, squared = float(errors.mean(0).norm()), float(errors.square().sum(1).mean())
-        if not off <= _ROW_SIGMAS * (squared / _DRAWS) ** 0.5 + _ROUNDED * length:
+        bias, squared_error = float(errors.mean(0).norm()), float(errors.square().sum(1).mean())
+        if not bias <= _ROW_SIGMAS * (squared_error / _DRAWS) ** 0.5 + _ROUNDED * length:
             print(
-                f"Not yet: the mean of {_DRAWS} messages of a {name} row is off by {100 * off / length:.0f} % of its "
+                f"Not yet: the mean of {_DRAWS} messages of a {name} row is off by {100 * bias / length:.0f} % of its "
                 "norm. A constant error does not cancel: how often must a value be rounded up?"
             )
             return False
         place = (row - zero) / step if step > 0 else torch.zeros_like(row)  # position in steps
-        least = float((step**2 * (place.frac() * (1 - place.frac()))).sum())  # Theorem 1: S² Σ σ (1 - σ)
-        if squared > _MOST * least + (_ROUNDED * length) ** 2:
+        least_error = float((step**2 * (place.frac() * (1 - place.frac()))).sum())  # Theorem 1: S² Σ σ (1 - σ)
+        if squared_error > _MOST * least_error + (_ROUNDED * length) ** 2:
             print(
-                f"Not yet: a {name} row is unbiased, but has {squared / max(least, 1e-12):.1f} times the "
+                f"Not yet: a {name} row is unbiased, but has {squared_error / max(least_error, 1e-12):.1f} times the "
                 "variance of Theorem 1. Is every value rounded to one of its two nearest levels?"
             )
             return False
-        if least > 0:
-            times.append(squared / least)
-    words = ", ".join(f"{each:.2f}" for each in times)
+        if least_error > 0:
+            times.append(squared_error / least_error)
+    words = ", ".join(f"{ratio:.2f}" for ratio in times)
     print(f"Right: rows are decoded without bias, with {words} times the variance of Theorem 1.")
     return True
 
@@ -286,55 +289,55 @@ def grade_widths(choose: Callable[[Sequence[float], int, int], Sequence[int]] | 
     if not _is_function(choose):
         return False
     assert choose is not None
-    random, times = np.random.default_rng(0), []
-    narrow = _ROWS * _row_bytes(2)  # bytes if all rows have 2 bits
+    generator, times = np.random.default_rng(0), []
+    narrow_bytes = _ROWS * _row_bytes(2)  # bytes if all rows have 2 bits
     for name, spread, share in (
         ("equal", 0.0, 0.5),
         ("slightly different", 0.7, 0.6),
         ("very different", 3.0, 0.7),
     ):
-        beta = np.exp(spread * random.standard_normal(_ROWS))  # lognormal weights
+        beta = np.exp(spread * generator.standard_normal(_ROWS))  # lognormal weights
         # a budget between 2 and 4 bits for all rows
-        most = narrow + int(share * _ROWS * (_row_bytes(4) - _row_bytes(2)))
-        widths = [int(each) for each in choose(beta.tolist(), _COLUMNS, most)]
+        budget = narrow_bytes + int(share * _ROWS * (_row_bytes(4) - _row_bytes(2)))
+        widths = [int(width) for width in choose(beta.tolist(), _COLUMNS, budget)]
         if len(widths) != _ROWS or not set(widths) <= set(_WIDTHS):
             print(f"Not yet: return a bit-width of {_WIDTHS} for each of {_ROWS} rows, got {len(widths)}: {widths}.")
             return False
         num_bytes = sum(map(_row_bytes, widths))
-        if num_bytes > most:
+        if num_bytes > budget:
             print(
-                f"Not yet: for rows of {name} weights the bit-widths take {num_bytes} of {most} bytes. Which rows can "
-                "do with fewer bits?"
+                f"Not yet: for rows of {name} weights the bit-widths take {num_bytes} of {budget} bytes. Which rows "
+                "can do with fewer bits?"
             )
             return False
         # variance of the answer over the least one
-        ratio = float((beta / (2.0 ** np.array(widths) - 1) ** 2).sum()) / _least_variance(beta, most)
+        ratio = float((beta / (2.0 ** np.array(widths) - 1) ** 2).sum()) / _least_variance(beta, budget)
         if ratio > _NEAR:
             print(
-                f"Not yet: rows of {name} weights have {ratio:.2f} times the least variance possible in {most} "
+                f"Not yet: rows of {name} weights have {ratio:.2f} times the least variance possible in {budget} "
                 f"bytes; the goal is {_NEAR:g} at most. For which row do more bytes reduce the variance most?"
             )
             return False
         times.append(ratio)
-    words = ", ".join(f"{each:.2f}" for each in times)
+    words = ", ".join(f"{ratio:.2f}" for ratio in times)
     print(f"Right: {words} times the variance of the best bit-widths, {human_bits(2)} to {human_bits(8)}.")
     return True
 
 
-def _least_variance(beta: NDArray, most: int) -> float:
+def _least_variance(beta: NDArray, budget: int) -> float:
     """Return the least possible variance, by dynamic programming over rows and bytes."""
     unit = _row_bytes(4) - _row_bytes(2)  # bytes of two more bits per element: every width costs a multiple of it
-    room = (most - len(beta) * _row_bytes(2)) // unit  # number of units that the budget allows
-    best = np.zeros(room + 1)  # least variance by units spent so far
-    for each in beta:
+    room = (budget - len(beta) * _row_bytes(2)) // unit  # number of units that the budget allows
+    variances = np.zeros(room + 1)  # least variance by units spent so far
+    for weight in beta:
         options = []
         for width in _WIDTHS:
             extra = (_row_bytes(width) - _row_bytes(2)) // unit
-            moved = np.full(room + 1, np.inf)
-            moved[extra:] = best[: room + 1 - extra]  # spending `extra` units on this row
-            options.append(moved + each / (2.0**width - 1) ** 2)
-        best = np.min(options, axis=0)  # (widths, room + 1) -> (room + 1,)
-    return float(best.min())
+            shifted_variances = np.full(room + 1, np.inf)
+            shifted_variances[extra:] = variances[: room + 1 - extra]  # spending `extra` units on this row
+            options.append(shifted_variances + weight / (2.0**width - 1) ** 2)
+        variances = np.min(options, axis=0)  # (widths, room + 1) -> (room + 1,)
+    return float(variances.min())
 
 
 def _row_bytes(width: int) -> int:

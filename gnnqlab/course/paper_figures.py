@@ -197,30 +197,30 @@ def compare_with_papers(
         raise ValueError(f"a topic must be one of {tuple(REPORTED)}, got {topic!r}")
     if not measured:
         raise ValueError("at least one measured value is needed to compare with the papers, got nothing measured")
-    rows = [(f"{each.setting}", "paper", each.low, each.high, each.source) for each in REPORTED[topic]]
-    where = "measured here" + (f", {link}" if link else "")
+    rows = [(f"{report.setting}", "paper", report.low, report.high, report.source) for report in REPORTED[topic]]
+    origin = "measured here" + (f", {link}" if link else "")
     means = {}
     for setting, value in measured.items():
         # one value has no interval
-        values = [float(value)] if isinstance(value, int | float) else [float(each) for each in value]
+        values = [float(value)] if isinstance(value, int | float) else [float(number) for number in value]
         mean, half = interval(values)
         means[setting] = mean
         rows.append(
-            (setting, "here", mean - half, mean + half, where + (f", {len(values)} runs" if len(values) > 1 else ""))
+            (setting, "here", mean - half, mean + half, origin + (f", {len(values)} runs" if len(values) > 1 else ""))
         )
     frame = pd.DataFrame(rows, columns=["setting", "reported or measured", "from", "to", "source"])
-    shown = frame.assign(
+    chart_rows = frame.assign(
         line=frame["setting"] + " (" + frame["reported or measured"] + ")",
         middle=(frame["from"] + frame["to"]) / 2,  # a paper's range is drawn as its middle with an error bar
         half=[half or None for half in (frame["to"] - frame["from"]) / 2],
     )
     words = ", ".join(f"{setting} {value:.3g}" for setting, value in means.items())
-    low, high = min(each.low for each in REPORTED[topic]), max(each.high for each in REPORTED[topic])
-    span = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-    caption = f"{_UNITS[topic][0].upper()}{_UNITS[topic][1:]}: papers report {span}; {where}: {words}."
+    min_value, max_value = min(report.low for report in REPORTED[topic]), max(report.high for report in REPORTED[topic])
+    span = f"{min_value:.4g}" if min_value == max_value else f"{min_value:.4g} to {max_value:.4g}"
+    caption = f"{_UNITS[topic][0].upper()}{_UNITS[topic][1:]}: papers report {span}; {origin}: {words}."
     title = f"{topic[0].upper()}{topic[1:]}: reported and measured"
     figure = scatter(
-        shown,
+        chart_rows,
         x="middle",
         y="line",
         by="reported or measured",
@@ -231,7 +231,7 @@ def compare_with_papers(
         hover="%{y}: %{x:.3g}<br>%{customdata}",
         x_axis=_UNITS[topic],
         y_axis={
-            "title_text": "setting", "categoryorder": "array", "categoryarray": list(shown["line"]),
+            "title_text": "setting", "categoryorder": "array", "categoryarray": list(chart_rows["line"]),
             "autorange": "reversed",
         },
         title=title,
@@ -240,6 +240,6 @@ def compare_with_papers(
         height=170 + 30 * len(rows),
     )  # fmt: skip
     # Error bars per trace, because scatter draws one trace for reported and one for measured figures.
-    for trace, (_, some) in zip(figure.data, shown.groupby("reported or measured", sort=False)):
-        trace.error_x = {"type": "data", "array": some["half"].tolist(), "thickness": 2, "width": 5}
+    for trace, (_, group) in zip(figure.data, chart_rows.groupby("reported or measured", sort=False)):
+        trace.error_x = {"type": "data", "array": group["half"].tolist(), "thickness": 2, "width": 5}
     return FigureData(figure, frame.set_index("setting"))

@@ -38,36 +38,36 @@ def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: 
     import pandas as pd
     from plotly.subplots import make_subplots
 
-    some = slice(0, rows), slice(0, columns)
+    block = slice(0, rows), slice(0, columns)
     # root mean square, the unit of all three heat maps; 1 for a row of zeros
     scale = float(message.before.square().mean().sqrt()) or 1.0
     panels = {"as sent": message.before, "as decoded": message.after, "error": message.error}
     # one shared colour scale, so that the error is comparable with the values
     figure = make_subplots(rows=1, cols=3, shared_yaxes=True, horizontal_spacing=0.03, subplot_titles=list(panels))
-    names = [str(node) for node in message.nodes[some[0]].tolist()]
+    names = [str(node) for node in message.nodes[block[0]].tolist()]
     for column, tensor in enumerate(panels.values(), start=1):
         figure.add_heatmap(
-            z=_short(tensor[some] / scale),
+            z=_short(tensor[block] / scale),
             y=names,
             coloraxis="coloraxis",
             hovertemplate="node %{y}, column %{x}: %{z:.2f}<extra></extra>",
             row=1,
             col=column,
         )
-    most = min(3.0, float(message.before[some].abs().max()) / scale) or 1.0  # clipped at three root mean squares
+    limit = min(3.0, float(message.before[block].abs().max()) / scale) or 1.0  # clipped at three root mean squares
     bar = {"title": {"text": "root mean<br>squares"}, "thickness": 12}
-    figure.update_layout(coloraxis={"colorscale": _BLUE_TO_RED, "cmin": -most, "cmax": most, "colorbar": bar})
+    figure.update_layout(coloraxis={"colorscale": _BLUE_TO_RED, "cmin": -limit, "cmax": limit, "colorbar": bar})
     figure.update_xaxes(title_text="column", title_standoff=4, nticks=5)
     figure.update_yaxes(type="category", autorange="reversed")
     figure.update_yaxes(title_text="node", col=1)
-    off, bits = 100 * message.squared**0.5, message.bits.unique().tolist()
+    error_percent, bits = 100 * message.squared**0.5, message.bits.unique().tolist()
     widths = " and ".join(human_bits(width) for width in sorted(bits))
     caption = (
         f"{message.point}, epoch {message.epoch}, worker {message.sender} to worker {message.receiver}: "
-        f"{len(message.nodes)} rows in {widths} arrive with a relative error of {off:.3g} %."
+        f"{len(message.nodes)} rows in {widths} arrive with a relative error of {error_percent:.3g} %."
     )
     finish(figure, title=f"Rows at {message.point} in epoch {message.epoch}", caption=caption, dark=dark, height=380)
-    lengths = {name: tensor[some[0]].norm(dim=1).tolist() for name, tensor in panels.items()}  # norm of each drawn row
+    lengths = {name: tensor[block[0]].norm(dim=1).tolist() for name, tensor in panels.items()}  # norm of each drawn row
     return FigureData(figure, pd.DataFrame(lengths, index=pd.Index(names, name="node")).round(5))
 
 
@@ -104,9 +104,9 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
         f"{table.loc[table['mean'].idxmax(), 'half']:.0f} %"
         for epoch, table in tables.items()
     )
-    shown = pd.concat(tables, names=["epoch", "point"])
+    share_table = pd.concat(tables, names=["epoch", "point"])
     figure = scatter(
-        shown.map(_rounded).reset_index(),
+        share_table.map(_rounded).reset_index(),
         x="point",
         y="mean",
         by="epoch",
@@ -124,9 +124,9 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> FigureData:
     )
     figure.update_layout(scattermode="group", scattergap=0.6)
     # variance over squared gradient, all points quantized
-    whole = frame[frame["point"] == EVERYTHING].groupby("epoch")["relative"].mean()
-    lines = shown.rename(columns={"mean": "share (%)", "half": "±"}).round(1)
-    lines["variance / squared gradient"] = [whole[epoch] for epoch, _ in lines.index]
+    relative_variance = frame[frame["point"] == EVERYTHING].groupby("epoch")["relative"].mean()
+    lines = share_table.rename(columns={"mean": "share (%)", "half": "±"}).round(1)
+    lines["variance / squared gradient"] = [relative_variance[epoch] for epoch, _ in lines.index]
     return FigureData(figure, lines)
 
 
@@ -136,12 +136,12 @@ def draw_gains(frame: DataFrame, *, dark: bool = False) -> FigureData:
     Args:
         frame: result of :func:`gnnqlab.course.experiments.rounding_cost.loss_by_point`.
     """
-    one = frame[frame["exact"] != NOTHING]  # one training per seed and point in float32
-    table = spread(one, "exact", "gained")
-    whole = spread(frame, "exact", "loss")["mean"][NOTHING]  # mean final loss with every point quantized
+    point_rows = frame[frame["exact"] != NOTHING]  # one training per seed and point in float32
+    table = spread(point_rows, "exact", "gained")
+    rounded_loss = spread(frame, "exact", "loss")["mean"][NOTHING]  # mean final loss with every point quantized
     words = "; ".join(f"{name} {1e3 * line['mean']:.2f} ± {1e3 * line['half']:.2f}" for name, line in table.iterrows())
     figure = scatter(
-        one.assign(gained=(1e3 * one["gained"]).map(_rounded)),  # thousandths of the loss
+        point_rows.assign(gained=(1e3 * point_rows["gained"]).map(_rounded)),  # thousandths of the loss
         x="exact",
         y={"gained": ("each seed", "sky x-thin-open")},
         size=9,
@@ -158,10 +158,10 @@ def draw_gains(frame: DataFrame, *, dark: bool = False) -> FigureData:
         title="Gain from one point in float32",
         dark=dark,
         height=400,
-        caption=f"Decrease of the final loss ({whole:.4f} with every point quantized), in thousandths: {words}.",
+        caption=f"Decrease of the final loss ({rounded_loss:.4f} with every point quantized), in thousandths: {words}.",
     )
-    shown = (1e3 * table).rename(columns={"mean": "gained (thousandths)", "half": "±"}).round(2)
-    return FigureData(figure, shown)
+    gain_table = (1e3 * table).rename(columns={"mean": "gained (thousandths)", "half": "±"}).round(2)
+    return FigureData(figure, gain_table)
 
 
 def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool = False) -> FigureData:
@@ -181,20 +181,20 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
         raise ValueError(f"the baseline must be one of the runs, {list(runs)}, got {beside!r}")
     # (epochs, runs)
     losses = pd.DataFrame({label: by_epoch(run.records).set_index("epoch")["loss"] for label, run in runs.items()})
-    above = 100 * (losses.div(losses[beside], axis=0) - 1)  # percent above the baseline's loss of the same epoch
-    sent = pd.DataFrame({
+    excess = 100 * (losses.div(losses[beside], axis=0) - 1)  # percent above the baseline's loss of the same epoch
+    sent_kilobytes = pd.DataFrame({
         # all workers, bytes -> kB
         label: run.records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1) / 1e3
         for label, run in runs.items()
     })  # fmt: skip
-    shown = {
-        label: (above.loc[above.index < since, label].mean(), above.loc[above.index >= since, label].mean(),
-                sent[label].iloc[0], sent[label].iloc[-1])
+    summary = {
+        label: (excess.loc[excess.index < since, label].mean(), excess.loc[excess.index >= since, label].mean(),
+                sent_kilobytes[label].iloc[0], sent_kilobytes[label].iloc[-1])
         for label in runs
     }  # fmt: skip
     words = "; ".join(
-        f"{label} {f'{before:.2g} % before, ' if since else ''}{after:.2g} % after, {last:.4g} kB"
-        for label, (before, after, _, last) in shown.items()
+        f"{label} {f'{mean_before:.2g} % before, ' if since else ''}{mean_after:.2g} % after, {last_kilobytes:.4g} kB"
+        for label, (mean_before, mean_after, _, last_kilobytes) in summary.items()
         if label != beside
     )
     caption = (
@@ -202,7 +202,7 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
     )
     styles = dict(zip(runs, _RUNS))
     left = lines(
-        above.map(_rounded),
+        excess.map(_rounded),
         y=[label for label in runs if label != beside],
         styles=styles,
         mode="lines",
@@ -211,7 +211,7 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
         y_axis=f"loss above that of {beside} (%)",
     )
     right = lines(
-        sent.map(_rounded),
+        sent_kilobytes.map(_rounded),
         y=list(runs),
         styles=styles,
         mode="lines",
@@ -232,7 +232,7 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
     )
     columns = ["above before (%)", "above after (%)", "kB at first", "kB at last"]
     return FigureData(
-        figure, pd.DataFrame.from_dict(shown, orient="index", columns=columns).rename_axis("run").round(2)
+        figure, pd.DataFrame.from_dict(summary, orient="index", columns=columns).rename_axis("run").round(2)
     )
 
 
@@ -246,8 +246,8 @@ def price_table(gradient: DataFrame, sent: DataFrame, epoch: int) -> DataFrame:
     """
     table = shares(gradient, epoch)
     extra = sent["kB exact"] - sent["kB in codes"]  # kB per epoch that float32 adds at this point
-    found = table.rename(columns={"mean": "variance (%)", "half": "±"}).join(extra.rename("kB more an epoch"))
-    return found.assign(**{"bytes of an epoch (times)": sent["times"]}).round(1)
+    prices = table.rename(columns={"mean": "variance (%)", "half": "±"}).join(extra.rename("kB more an epoch"))
+    return prices.assign(**{"bytes of an epoch (times)": sent["times"]}).round(1)
 
 
 def _short(tensor: Tensor) -> list[Any]:

@@ -41,10 +41,10 @@ class SystemTable:
         return str(self.frame.to_string())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        first = self.frame.iloc[0]
+        first_row = self.frame.iloc[0]
         page = table_html(self.frame, caption="Systems as choices along the axes; bold: differs from the first system")
         for axis in self.frame.columns[:-1]:
-            for choice in set(self.frame[axis]) - {first[axis]}:  # choices that differ from the first system
+            for choice in set(self.frame[axis]) - {first_row[axis]}:  # choices that differ from the first system
                 cell = html.escape(choice)  # cells hold escaped text
                 page = re.sub(f"(<td[^>]*>){re.escape(cell)}</td>", rf"\1<b>{cell}</b></td>", page)
         return {"text/plain": repr(self), "text/html": re.sub("``(.+?)``", r"<code>\1</code>", page)}
@@ -65,15 +65,15 @@ def systems_by_axes() -> SystemTable:
         # the recipe as JSON: axis -> part with its settings
         choices = {axis: part["name"] for axis, part in recipe().to_json().items() if isinstance(part, dict)}
         # first line of the docstring, after the colon
-        about = (recipe.__doc__ or "").partition("\n")[0].partition(": ")
-        lines[name] = {**choices, "in words": (about[2] or about[0]).rstrip(".")}
+        summary = (recipe.__doc__ or "").partition("\n")[0].partition(": ")
+        lines[name] = {**choices, "in words": (summary[2] or summary[0]).rstrip(".")}
     frame = pd.DataFrame.from_dict(lines, orient="index")
     frame.index.name = "system"
     # axes on which at least two systems differ
-    differing = [axis for axis in frame.columns if axis == "in words" or frame[axis].nunique() > 1]
+    differing_axes = [axis for axis in frame.columns if axis == "in words" or frame[axis].nunique() > 1]
     # Vanilla first: others are compared with it
-    first = ["vanilla", *[name for name in frame.index if name != "vanilla"]]
-    return SystemTable(frame.loc[first, differing])
+    names = ["vanilla", *[name for name in frame.index if name != "vanilla"]]
+    return SystemTable(frame.loc[names, differing_axes])
 
 
 def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
@@ -100,19 +100,19 @@ def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
     """
     import pandas as pd
 
-    found = results[(results["part"] == "systems") & (results["unit"] == "s")]
-    chosen = found[found["figure"].str.endswith("+") == services]  # "+": with every service of this library
-    if chosen.empty:
+    totals = results[(results["part"] == "systems") & (results["unit"] == "s")]
+    service_rows = totals[totals["figure"].str.endswith("+") == services]  # "+": with every service of this library
+    if service_rows.empty:
         raise ValueError("totals of gnnqlab bench systems are needed, got none; keep them with --keep systems")
     cells: dict[str, dict[str, float]] = {}
     points: dict[str, dict[str, float]] = {}
-    for (graph, model), rows in chosen.groupby(["graph", "model"], sort=False):
+    for (graph, model), rows in service_rows.groupby(["graph", "model"], sort=False):
         name = f"{graph}, {model}"
-        by_system = rows.set_index(rows["figure"].str.removesuffix("+"))  # names without the suffix
+        system_rows = rows.set_index(rows["figure"].str.removesuffix("+"))  # names without the suffix
         # seconds of Vanilla over those of the system
-        cells[name] = (by_system.loc["vanilla", "value"] / by_system["value"]).to_dict()
-        certain = by_system["points"].abs() > by_system["half_interval"]  # the interval excludes zero
-        points[name] = by_system["points"].where(certain).to_dict()
+        cells[name] = (system_rows.loc["vanilla", "value"] / system_rows["value"]).to_dict()
+        is_certain = system_rows["points"].abs() > system_rows["half_interval"]  # the interval excludes zero
+        points[name] = system_rows["points"].where(is_certain).to_dict()
     table = pd.DataFrame(cells)
     table.attrs["points"] = pd.DataFrame(points).loc[table.index]
     return table
@@ -137,7 +137,7 @@ def draw_verdict(table: DataFrame, *, dark: bool = False) -> FigureData:
         ]
         for i in range(table.shape[0])
     ]
-    far = max(0.05, float((table - 1).abs().max().max()))  # colours symmetric around 1, at least ± 0.05
+    color_range = max(0.05, float((table - 1).abs().max().max()))  # colours symmetric around 1, at least ± 0.05
     figure = go.Figure(
         go.Heatmap(
             x=[str(case).replace(", ", "<br>") for case in table.columns],
@@ -146,8 +146,8 @@ def draw_verdict(table: DataFrame, *, dark: bool = False) -> FigureData:
             text=texts,
             texttemplate="%{text}",
             zmid=1.0,
-            zmin=1 - far,
-            zmax=1 + far,
+            zmin=1 - color_range,
+            zmax=1 + color_range,
             colorscale=[(0.0, "#e69f00"), (0.5, "#f4f4f4"), (1.0, "#56b4e9")],
             textfont={"color": "#1a1a1a", "size": 12},
             colorbar={"title": {"text": "speed-up"}},
@@ -156,8 +156,8 @@ def draw_verdict(table: DataFrame, *, dark: bool = False) -> FigureData:
     )
     figure.update_xaxes(title_text="graph, model")
     figure.update_yaxes(title_text="system", autorange="reversed")
-    best = table.idxmax()
-    words = "; ".join(f"{case}: {name} {table.loc[name, case]:.2f} ×" for case, name in best.items())
+    best_systems = table.idxmax()
+    words = "; ".join(f"{case}: {name} {table.loc[name, case]:.2f} ×" for case, name in best_systems.items())
     caption = (
         f"Speed-up in total time over Vanilla, the best of each column: {words}. "
         "Points are given where a 95 % interval excludes zero."
@@ -189,13 +189,13 @@ def measure_runs(runs: Mapping[str, Run]) -> DataFrame:
 
     rows = []
     for label, run in runs.items():
-        last = run.records[run.records["epoch"] == run.records["epoch"].max()]
+        last_records = run.records[run.records["epoch"] == run.records["epoch"].max()]
         memory = run.memory[run.memory["epoch"] == run.memory["epoch"].max()]
         rows.append(
             {
                 "system": label.split("|")[0].strip(),  # the name without its suffix
                 "workers": run.config.workers,
-                "bytes": float((last["bytes_payload"] + last["bytes_params"]).sum()),
+                "bytes": float((last_records["bytes_payload"] + last_records["bytes_params"]).sum()),
                 "memory_bytes": float(memory.groupby("rank")["bytes"].sum().max()),  # the worker that needs the most
             }
         )
@@ -236,9 +236,9 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
     charts = []
     for panel, title in _PANELS:
         # zero has no place on a logarithmic axis
-        predicted = found[found[panel] > 0].assign(amount=found[panel].map(human_bytes))
+        predicted_rows = found[found[panel] > 0].assign(amount=found[panel].map(human_bytes))
         chart = lines(
-            predicted,
+            predicted_rows,
             x="workers",
             y=panel,
             by="system",
@@ -252,9 +252,9 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
         )
         if measured is not None:
             marks = {name: f"{style}-open" for name, style in styles.items()}  # the same shape and colour, open
-            positive = measured[measured[panel] > 0].assign(amount=measured[panel].map(human_bytes))
+            measured_rows = measured[measured[panel] > 0].assign(amount=measured[panel].map(human_bytes))
             scatter(
-                positive[positive["system"].isin(names)],
+                measured_rows[measured_rows["system"].isin(names)],
                 x="workers",
                 y=panel,
                 by="system",
@@ -265,8 +265,10 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
                 figure=chart,
             )
         charts.append(chart)
-    most = found[found["workers"] == counts[-1]].sort_values("bytes")
-    words = ", ".join(f"{name} {human_bytes(sent)}" for name, sent in zip(most["system"], most["bytes"]))
+    largest_rows = found[found["workers"] == counts[-1]].sort_values("bytes")
+    words = ", ".join(
+        f"{name} {human_bytes(sent_bytes)}" for name, sent_bytes in zip(largest_rows["system"], largest_rows["bytes"])
+    )
     caption = f"Sent per epoch at {counts[-1]} workers: {words}." + (
         "" if measured is None else " Open markers are measured."
     )
@@ -290,11 +292,13 @@ def draw_memory(runs: Mapping[str, Run]) -> FigureData:
     memories = {name: run.memory for name, run in runs.items()}
     figure = memory_figure(memories)
     # maximum over workers and epochs
-    most = {name: memory.groupby("purpose", sort=False)["peak_bytes"].max() for name, memory in memories.items()}
-    return FigureData(figure, pd.DataFrame(most).T.rename_axis("system"))
+    peaks = {name: memory.groupby("purpose", sort=False)["peak_bytes"].max() for name, memory in memories.items()}
+    return FigureData(figure, pd.DataFrame(peaks).T.rename_axis("system"))
 
 
-def _ticks(found: DataFrame, measured: DataFrame | None, panel: str) -> dict[str, Any]:
+def _ticks(predictions: DataFrame, measurements: DataFrame | None, panel: str) -> dict[str, Any]:
     # both frames share one axis
-    drawn = [value for frame in (found, measured) if frame is not None for value in frame[panel] if value > 0]
-    return log_byte_ticks(min(drawn), max(drawn)) if drawn else {}
+    amounts = [
+        value for frame in (predictions, measurements) if frame is not None for value in frame[panel] if value > 0
+    ]
+    return log_byte_ticks(min(amounts), max(amounts)) if amounts else {}

@@ -29,10 +29,11 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> FigureData:
         "all weights" if row.layer < 0 else f"layer {row.layer + 1}<br>{row.weight}"
         for row in frame[["layer", "weight"]].itertuples()
     ]
-    whole = frame[frame["layer"] < 0].iloc[0]  # layer -1: all weights together
+    total_row = frame[frame["layer"] < 0].iloc[0]  # layer -1: all weights together
     caption = (
         f"Gradient variance over {check.repeats} passes at fixed weights, {check.system}, {check.widths}. All weights: "
-        f"measured {whole['measured']:.2e}, bound {whole['bound']:.2e}, so {100 * whole['ratio']:.0f} % of it."
+        f"measured {total_row['measured']:.2e}, bound {total_row['bound']:.2e}, so {100 * total_row['ratio']:.0f} % of "
+        "it."
     )
     # Relative standard error of a variance over R passes, sqrt(2 / (R - 1)) for normal noise; the bars show two.
     error = 2 * (2 / max(check.repeats - 1, 1)) ** 0.5
@@ -58,10 +59,10 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> FigureData:
         legend_rows=2,
     )
     figure.data[0].marker.size = 26  # a wider line for the worst case
-    shown = frame[["own", "measured", "bound", "worst", "ratio", "bias", "standard_error", "norm"]].copy()
-    shown.index = [name.replace("<br>", " ") for name in names]
-    shown.index.name = "weight"
-    return FigureData(figure, shown)
+    table = frame[["own", "measured", "bound", "worst", "ratio", "bias", "standard_error", "norm"]].copy()
+    table.index = [name.replace("<br>", " ") for name in names]
+    table.index.name = "weight"
+    return FigureData(figure, table)
 
 
 def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) -> FigureData:
@@ -123,11 +124,11 @@ def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> FigureDat
             f"{descent.step:.3g}; descend with a shorter step"
         )
     frame: DataFrame = descent.frame
-    last = frame.iloc[-1]
+    last_row = frame.iloc[-1]
     caption = (
         f"Theorem 2 over {len(frame)} epochs with step {descent.step:.3g}: measured L₂ up to {descent.curvature:.3g}, "
-        f"Q² = {descent.variance:.2e}. At the end mean ‖∇L‖² is {last['mean_square']:.2e}, "
-        f"its bound {last['bound']:.2e}, of which {last['noise']:.1e} is noise."
+        f"Q² = {descent.variance:.2e}. At the end mean ‖∇L‖² is {last_row['mean_square']:.2e}, "
+        f"its bound {last_row['bound']:.2e}, of which {last_row['noise']:.1e} is noise."
     )
     curves = {
         "bound": ("bound: both terms", "grey solid triangle-down"),

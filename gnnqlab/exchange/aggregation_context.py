@@ -37,8 +37,8 @@ class Drop:
 
     def own(self, x: Tensor) -> Tensor:
         """Apply the mask to the rows of this worker ``(N, D)``; differentiable."""
-        dropped: Tensor = self.wrapper(self.rows, x, self.ids)
-        return dropped
+        dropped_rows: Tensor = self.wrapper(self.rows, x, self.ids)
+        return dropped_rows
 
     def rows(self, x: Tensor, ids: Tensor) -> Tensor:
         """Apply the mask to rows ``(n, D)`` of nodes with global ids ``(n,)``."""
@@ -99,5 +99,5 @@ class AggregationContext:
         """Return the rows of this worker as they are aggregated, with dropout applied."""
         if self.drop is None:
             return x
-        dropped = None if self.precomputed is None else self.precomputed.take(x, self.drop)
-        return self.drop.own(x) if dropped is None else dropped
+        dropped_rows = None if self.precomputed is None else self.precomputed.take(x, self.drop)
+        return self.drop.own(x) if dropped_rows is None else dropped_rows

@@ -35,8 +35,8 @@ class Stages:
 
     def mark(self) -> Callable[[], float]:
         """Record a time stamp on the current stream; return a function that yields it, by ``time.perf_counter``."""
-        now = time.perf_counter()
-        return lambda: now
+        now_s = time.perf_counter()
+        return lambda: now_s
 
     def after_launch(self, start: Callable[[], None]) -> None:
         """Call ``start``, which may wait for the device, after the next product was launched."""
@@ -71,8 +71,8 @@ class CudaStages(Stages):
         if what not in ASIDE:
             yield
             # The product is queued: only now start transfers, whose host-side wait would have delayed its launch.
-            waiting, self._waiting = self._waiting, []
-            for start in waiting:
+            waiting_starts, self._waiting = self._waiting, []
+            for start in waiting_starts:
                 start()
             return
         products = self._current()
@@ -86,10 +86,10 @@ class CudaStages(Stages):
 
     def mark(self) -> Callable[[], float]:
         if self._zero is None:  # reference event with a known host time; later events are measured relative to it
-            zero = self._event()
-            zero.record(self._current())
-            zero.synchronize()
-            self._zero = zero, time.perf_counter()
+            zero_event = self._event()
+            zero_event.record(self._current())
+            zero_event.synchronize()
+            self._zero = zero_event, time.perf_counter()
         event = self._event()
         event.record(self._current())
         return lambda: self._seconds(event)
@@ -100,10 +100,10 @@ class CudaStages(Stages):
 
     def _seconds(self, event: Any) -> float:
         assert self._zero is not None
-        zero, host_s = self._zero
+        zero_event, host_s = self._zero
         # Called when the epoch is over, so waiting for the event delays no product.
         event.synchronize()
-        return float(host_s + zero.elapsed_time(event) / 1e3)  # milliseconds -> seconds
+        return float(host_s + zero_event.elapsed_time(event) / 1e3)  # milliseconds -> seconds
 
 
 def stages_on(device: torch.device | str) -> Stages:

@@ -65,19 +65,19 @@ class Timeline:
         return self._record(what, place, phase)
 
     @contextmanager
-    def _run_on_stream(self, what: str, phase: AbstractContextManager[object]) -> Iterator[None]:
-        with phase, self.stages.part(what):
+    def _run_on_stream(self, part: str, phase: AbstractContextManager[object]) -> Iterator[None]:
+        with phase, self.stages.part(part):
             yield
 
     @contextmanager
-    def _record(self, what: str, place: ExchangeKey, phase: AbstractContextManager[object]) -> Iterator[None]:
+    def _record(self, part: str, place: ExchangeKey, phase: AbstractContextManager[object]) -> Iterator[None]:
         assert self._parts is not None
-        with self.stages.part(what):
+        with self.stages.part(part):
             # Marks inside the part's stream, so that on a GPU they are times of that stream.
             start = self.stages.mark()
             with phase:
                 yield
-            self._parts.append((place, what, start, self.stages.mark()))
+            self._parts.append((place, part, start, self.stages.mark()))
 
     def begin(self) -> None:
         """Start recording."""
@@ -90,8 +90,8 @@ class Timeline:
         """
         parts, self._parts = self._parts or [], None
         spans = [
-            Span(place.layer, place.direction, what, -1, start(), end(), place.round)
-            for place, what, start, end in parts
+            Span(place.layer, place.direction, part, -1, start(), end(), place.round)
+            for place, part, start, end in parts
         ]
         return spans + _transfers_on_device(spans) if self.stages.on_device else spans
 
@@ -102,7 +102,7 @@ _Part = tuple[ExchangeKey, str, Callable[[], float], Callable[[], float]]
 
 def _transfers_on_device(spans: list[Span]) -> list[Span]:
     """Derive the transfers that were posted and waited for in the same epoch."""
-    found: list[Span] = []
+    transfer_spans: list[Span] = []
     post_ends: dict[ExchangeKey, float] = {}
     for span in spans:
         place = ExchangeKey(span.layer, span.direction, span.round)
@@ -110,14 +110,24 @@ def _transfers_on_device(spans: list[Span]) -> list[Span]:
         if span.what == "post":
             post_ends[place] = span.end
         elif span.what == "wait" and place in post_ends:
-            found.append(Span(span.layer, span.direction, "transfer", -1, post_ends.pop(place), span.end, span.round))
-    return found
+            transfer_spans.append(
+                Span(span.layer, span.direction, "transfer", -1, post_ends.pop(place), span.end, span.round)
+            )
+    return transfer_spans
 
 
 def transfers(arrivals: Iterable[MessageRecord]) -> list[Span]:
     """Convert records of received messages to spans, by the host's clock."""
     return [
-        Span(one.layer, one.direction, "transfer", one.sender, one.posted, one.posted + one.seconds, one.round)
-        for one in arrivals
-        if one.layout.num_bytes
+        Span(
+            record.layer,
+            record.direction,
+            "transfer",
+            record.sender,
+            record.posted,
+            record.posted + record.seconds,
+            record.round,
+        )
+        for record in arrivals
+        if record.layout.num_bytes
     ]

@@ -32,11 +32,11 @@ class LocalExchange:
         self.channels: list[Channel] = []
 
     def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
-        products, own = _products(self, context), context.own(x)
-        sums = products.aggregate(adjacency, own)
+        products, own_rows = _products(self, context), context.own(x)
+        sums = products.aggregate(adjacency, own_rows)
         if context.remakes is not None:
             # All rows are local, so the backward pass may aggregate again in place of saving the sums.
-            context.remakes.register_sum(sums, partial(products.spmm, adjacency), own)
+            context.remakes.register_sum(sums, partial(products.spmm, adjacency), own_rows)
         return sums
 
     def convolve(
@@ -93,20 +93,20 @@ def convolve_in_steps(
     """Compute ``aggregate(x) weight + x self_weight + bias``, first the sums, then the products."""
     products = _products(exchange, context)
     sums = exchange.aggregate(adjacency, x, context)  # (N, D)
-    own = None if self_weight is None else context.own(x)
-    y = _projected(products, sums, weight, bias, own, self_weight)
+    own_rows = None if self_weight is None else context.own(x)
+    y = _projected(products, sums, weight, bias, own_rows, self_weight)
     if context.remakes is not None:
-        if own is not None:
-            context.remakes.fix(own)
-        context.remakes.register(y, partial(_projected, products), sums, weight, bias, own, self_weight)
+        if own_rows is not None:
+            context.remakes.fix(own_rows)
+        context.remakes.register(y, partial(_projected, products), sums, weight, bias, own_rows, self_weight)
     return y
 
 
 def _projected(
-    products: Products, sums: Tensor, weight: Tensor, bias: Tensor, own: Tensor | None, self_weight: Tensor | None
+    products: Products, sums: Tensor, weight: Tensor, bias: Tensor, own_rows: Tensor | None, self_weight: Tensor | None
 ) -> Tensor:
     y = products.affine(bias, sums, weight)  # (N, D) -> (N, O)
-    return y if own is None or self_weight is None else products.affine(y, own, self_weight)
+    return y if own_rows is None or self_weight is None else products.affine(y, own_rows, self_weight)
 
 
 def _products(exchange: _Aggregates, context: AggregationContext) -> Products:

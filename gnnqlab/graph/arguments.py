@@ -19,10 +19,10 @@ def as_features(features: object, num_nodes: int) -> Features:
         return features
     if hasattr(features, "tocsr"):
         return SparseRows.from_scipy(features)
-    dense = _tensor("features", features)
+    values = _tensor("features", features)
     # Sparse tensors of any layout become rows of features.
-    if dense.layout != torch.strided:
-        coo = dense.to("cpu").to_sparse_coo().coalesce()  # ascending, duplicates summed
+    if values.layout != torch.strided:
+        coo = values.to("cpu").to_sparse_coo().coalesce()  # ascending, duplicates summed
         row, column = coo.indices()
         counts = torch.bincount(row, minlength=coo.shape[0])  # (N,) values per row
         return SparseRows(
@@ -31,9 +31,9 @@ def as_features(features: object, num_nodes: int) -> Features:
             values=coo.values().to(torch.float32),
             num_columns=coo.shape[1],
         )
-    if dense.dim() != 2 or dense.dtype.is_complex:
-        raise TypeError(f"features must be real numbers of shape (N, D), got {_describe(dense)}")
-    return dense.to("cpu", torch.float32).contiguous()
+    if values.dim() != 2 or values.dtype.is_complex:
+        raise TypeError(f"features must be real numbers of shape (N, D), got {_describe(values)}")
+    return values.to("cpu", torch.float32).contiguous()
 
 
 def as_labels(labels: object, num_nodes: int) -> tuple[Tensor, int]:
@@ -46,12 +46,12 @@ def as_labels(labels: object, num_nodes: int) -> tuple[Tensor, int]:
         # -1 stands for unlabelled: without any label there are no classes.
         return target, max(0, int(target.max()) + 1) if target.numel() else 0
     if target.dim() == 2 and not target.dtype.is_complex:
-        wrong = (target != 0) & (target != 1)
-        if bool(wrong.any()):
+        is_wrong = (target != 0) & (target != 1)
+        if bool(is_wrong.any()):
             # The first wrong node; argmax does not support bool.
-            node = int(wrong.any(1).to(torch.uint8).argmax())
+            node = int(is_wrong.any(1).to(torch.uint8).argmax())
             raise ValueError(
-                f"multi-label targets must be 0 or 1, got {target[node][wrong[node]][0].item()} at node {node}"
+                f"multi-label targets must be 0 or 1, got {target[node][is_wrong[node]][0].item()} at node {node}"
             )
         return target.to(torch.uint8).contiguous(), target.shape[1]
     raise TypeError(
@@ -88,12 +88,12 @@ def as_mask(what: str, nodes: object, num_nodes: int) -> Tensor:
     return mask
 
 
-def _tensor(what: str, value: object) -> Tensor:
+def _tensor(name: str, value: object) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach()
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"{what} must be numbers, got {type(value).__name__} that holds {array.dtype}")
+        raise TypeError(f"{name} must be numbers, got {type(value).__name__} that holds {array.dtype}")
     # torch.from_numpy needs writable memory and no negative strides.
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()

@@ -47,9 +47,9 @@ def check_csr(what: str, indptr: Tensor, indices: Tensor, num_columns: int, *, s
         raise ValueError(
             f"indptr of the {what} must run from 0 to the number of indices, {indices.numel()}, got {ends}"
         )
-    falling = indptr[1:] < indptr[:-1]
-    if bool(falling.any()):
-        row = int(falling.to(torch.uint8).argmax())  # the first
+    is_falling = indptr[1:] < indptr[:-1]
+    if bool(is_falling.any()):
+        row = int(is_falling.to(torch.uint8).argmax())  # the first
         raise ValueError(
             f"indptr of the {what} must never fall, got {int(indptr[row])} then {int(indptr[row + 1])} at row {row}"
         )
@@ -57,17 +57,17 @@ def check_csr(what: str, indptr: Tensor, indices: Tensor, num_columns: int, *, s
         return
     low, high = (int(x) for x in torch.aminmax(indices))
     if low < 0 or high >= num_columns:
-        wrong = (indices < 0) | (indices >= num_columns)
-        i = int(wrong.to(torch.uint8).argmax())
+        is_wrong = (indices < 0) | (indices >= num_columns)
+        i = int(is_wrong.to(torch.uint8).argmax())
         row = int(torch.searchsorted(indptr, i, right=True)) - 1  # row of position i; right=True passes empty rows
         raise ValueError(f"indices of the {what} must lie in [0, {num_columns}), got {int(indices[i])} in row {row}")
     # Compare each index with the one before it, then clear the pairs that span two rows.
-    wrong = indices[1:] <= indices[:-1] if strict else indices[1:] < indices[:-1]
+    is_wrong = indices[1:] <= indices[:-1] if strict else indices[1:] < indices[:-1]
     borders = indptr[1:-1]
     # The border of an empty row at either end is no pair.
-    wrong[borders[(borders > 0) & (borders < indices.numel())] - 1] = False
-    if bool(wrong.any()):
-        i = int(wrong.to(torch.uint8).argmax())
+    is_wrong[borders[(borders > 0) & (borders < indices.numel())] - 1] = False
+    if bool(is_wrong.any()):
+        i = int(is_wrong.to(torch.uint8).argmax())
         row = int(torch.searchsorted(indptr, i, right=True)) - 1
         order = "strictly ascending" if strict else "ascending"
         raise ValueError(

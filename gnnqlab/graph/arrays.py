@@ -114,8 +114,8 @@ class GraphArrays:
         if self.edge_weights is None or reverse.weights is None:
             return True
         # The weights of parallel edges may be stored in any order; build_csr sorts them for the comparison.
-        stored = build_csr(src, dst, self.edge_weights, num_nodes=self.num_nodes, **as_stored)
-        return stored.weights is not None and torch.equal(stored.weights, reverse.weights)
+        stored_csr = build_csr(src, dst, self.edge_weights, num_nodes=self.num_nodes, **as_stored)
+        return stored_csr.weights is not None and torch.equal(stored_csr.weights, reverse.weights)
 
     def edge_list(self) -> tuple[Tensor, Tensor]:
         """Return all stored edges as ``(src, dst)``, int32, shape ``(E,)`` each, sorted by destination."""

@@ -104,9 +104,9 @@ def _check_edge_weights(weights: Tensor, indptr: Tensor, indices: Tensor) -> Non
 
 
 def _check_edge_features(features: Tensor, indptr: Tensor, indices: Tensor) -> None:
-    bad = first_not_finite(features.reshape(-1))
-    if bad is not None:
-        edge, column = divmod(bad, features.shape[1])
+    position = first_not_finite(features.reshape(-1))
+    if position is not None:
+        edge, column = divmod(position, features.shape[1])
         row = int(torch.searchsorted(indptr, edge, right=True)) - 1
         raise ValueError(
             f"edge_features must be finite, got {float(features[edge, column])} in column {column} of the edge "
@@ -115,9 +115,9 @@ def _check_edge_features(features: Tensor, indptr: Tensor, indices: Tensor) -> N
 
 
 def _check_finite_rows(features: Tensor) -> None:
-    bad = first_not_finite(features.reshape(-1))
-    if bad is not None:
-        row, column = divmod(bad, features.shape[1])
+    position = first_not_finite(features.reshape(-1))
+    if position is not None:
+        row, column = divmod(position, features.shape[1])
         refuse_not_finite(row, column, float(features[row, column]))
 
 
@@ -131,9 +131,9 @@ def _check_labels(graph: GraphArrays) -> None:
             raise ValueError(f"multi-label targets must be 0 or 1, got {int(labels[node].max())} at node {node}")
         return
     if low < -1 or high >= max(graph.num_classes, 0):
-        wrong = (labels < -1) | (labels >= graph.num_classes)
-        if bool(wrong.any()):
-            node = int(wrong.to(torch.uint8).argmax())
+        is_wrong = (labels < -1) | (labels >= graph.num_classes)
+        if bool(is_wrong.any()):
+            node = int(is_wrong.to(torch.uint8).argmax())
             raise ValueError(
                 f"labels must lie in [0, {graph.num_classes}) or be -1 (unlabelled), got "
                 f"{int(labels[node])} at node {node}; raise num_classes or renumber the labels"
@@ -144,30 +144,30 @@ def _check_splits(graph: GraphArrays) -> None:
     masks = {"train": graph.train_mask, "val": graph.val_mask, "test": graph.test_mask}
     # Splits are disjoint: a node of two splits would be trained on and tested.
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
-        shared = masks[first] & masks[second]
-        if bool(shared.any()):
+        is_shared = masks[first] & masks[second]
+        if bool(is_shared.any()):
             raise ValueError(
-                f"splits must not overlap, got {int(shared.sum())} nodes in both {first} and "
-                f"{second}, the first is node {int(shared.to(torch.uint8).argmax())}; "
+                f"splits must not overlap, got {int(is_shared.sum())} nodes in both {first} and "
+                f"{second}, the first is node {int(is_shared.to(torch.uint8).argmax())}; "
                 f"remove them from one of the two"
             )
     # Without any split a graph can be partitioned, but not trained on.
     if not bool(masks["train"].any()):
-        others = [name for name in ("val", "test") if bool(masks[name].any())]
-        if others:
+        other_splits = [name for name in ("val", "test") if bool(masks[name].any())]
+        if other_splits:
             raise ValueError(
                 f"the train split must not be empty when there is another split, got nodes only in "
-                f"{' and '.join(others)}; pass train_idx, or no split at all"
+                f"{' and '.join(other_splits)}; pass train_idx, or no split at all"
             )
         return
     # A row of zeros is a valid multi-label target, so every node has a label.
     if graph.multi_label:
         return
     for name, mask in masks.items():
-        unlabelled = mask & (graph.labels < 0)
-        if bool(unlabelled.any()):
+        is_unlabelled = mask & (graph.labels < 0)
+        if bool(is_unlabelled.any()):
             raise ValueError(
-                f"every node of a split must have a label, got {int(unlabelled.sum())} unlabelled "
+                f"every node of a split must have a label, got {int(is_unlabelled.sum())} unlabelled "
                 f"nodes in {name}, the first is node "
-                f"{int(unlabelled.to(torch.uint8).argmax())}; remove them from the split"
+                f"{int(is_unlabelled.to(torch.uint8).argmax())}; remove them from the split"
             )

@@ -40,10 +40,10 @@ def one_line(graph: GraphArrays) -> str:
     train, val, test = (int(mask.sum()) for mask in (graph.train_mask, graph.val_mask, graph.test_mask))
     width = graph.num_edge_features
     attributes = {"weights": graph.edge_weights is not None, f"{width} features": width}
-    weighted = " and ".join(what for what, present in attributes.items() if present)
-    weighted = f" with {weighted}" if weighted else ""
+    edge_text = " and ".join(attribute for attribute, value in attributes.items() if value)
+    edge_text = f" with {edge_text}" if edge_text else ""
     return (
-        f"Graph({graph.name!r}, nodes={graph.num_nodes:,}, edges={graph.num_edges:,}{weighted}, "
+        f"Graph({graph.name!r}, nodes={graph.num_nodes:,}, edges={graph.num_edges:,}{edge_text}, "
         f"features={graph.num_features}, classes={graph.num_classes}, {_task(graph)}, "
         f"train/val/test={train:,}/{val:,}/{test:,})"
     )
@@ -70,7 +70,7 @@ def _card(graph: GraphArrays) -> dict[str, str]:
     facts = describe(graph)
     sets = " / ".join(f"{facts[name]:,}" for name in ("train", "val", "test"))
     attributes = {"weights": facts["edge_weights"], f"{facts['edge_features']} features": facts["edge_features"]}
-    edges = [what for what, present in attributes.items() if present]
+    edges = [attribute for attribute, value in attributes.items() if value]
     features = f"{facts['features']:,}" + (", sparse" if facts["sparse_features"] else "")
     return {
         "nodes": f"{facts['nodes']:,}",

@@ -65,21 +65,21 @@ class EdgeAttributes:
         repeats = again.nonzero()[0]
         if self.weights is not None:
             # Equality is transitive: in sorted order it is enough to compare each repeated edge with the one before it.
-            weight, previous = self.weights[place[repeats]], self.weights[place[repeats - 1]]
-            if (weight != previous).any():
-                i = int((weight != previous).argmax())
+            weight, previous_weight = self.weights[place[repeats]], self.weights[place[repeats - 1]]
+            if (weight != previous_weight).any():
+                i = int((weight != previous_weight).argmax())
                 raise ValueError(
-                    f"an edge that is kept once must have one weight, got {previous[i]:g} and {weight[i]:g} for "
+                    f"an edge that is kept once must have one weight, got {previous_weight[i]:g} and {weight[i]:g} for "
                     f"{_ends(key[repeats[i]], shift)}; symmetrize=False keeps an edge and its reverse apart, "
                     "deduplicate=False keeps all edges, or add up the weights before"
                 )
         if self.features is not None:
-            row, previous = self.features[place[repeats]], self.features[place[repeats - 1]]
-            differs = (row != previous).any(axis=1)
-            if differs.any():
-                i = int(differs.argmax())
+            row, previous_row = self.features[place[repeats]], self.features[place[repeats - 1]]
+            is_different = (row != previous_row).any(axis=1)
+            if is_different.any():
+                i = int(is_different.argmax())
                 raise ValueError(
-                    f"an edge that is kept once must have one row of features, got {_row_text(previous[i])} and "
+                    f"an edge that is kept once must have one row of features, got {_row_text(previous_row[i])} and "
                     f"{_row_text(row[i])} for {_ends(key[repeats[i]], shift)}; symmetrize=False keeps an edge and its "
                     "reverse apart, deduplicate=False keeps all edges, or choose one row before"
                 )
@@ -105,17 +105,17 @@ def as_edge_weights(weights: object, source: np.ndarray, target: np.ndarray) -> 
     values = as_array(weights)
     if values.dtype.kind not in "biuf":
         raise TypeError(f"edge weights must be numbers, got {type(weights).__name__} that holds {values.dtype}")
-    flat = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values  # (M, 1) -> (M,)
-    if flat.shape != source.shape:
+    column = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values  # (M, 1) -> (M,)
+    if column.shape != source.shape:
         raise ValueError(f"edge weights must be one for each of {source.size} edges, got shape {values.shape}")
     # A value beyond the range of float32 becomes infinite here, and is refused below.
     with np.errstate(over="ignore"):
-        weight = flat.astype(np.float32)
-    wrong = ~(np.isfinite(weight) & (weight >= 0))
-    if wrong.any():
-        i = int(wrong.argmax())
+        weight = column.astype(np.float32)
+    is_wrong = ~(np.isfinite(weight) & (weight >= 0))
+    if is_wrong.any():
+        i = int(is_wrong.argmax())
         raise ValueError(
-            f"edge weights must be finite and not negative (0: no edge), got {flat[i]} on the edge {source[i]} -> "
+            f"edge weights must be finite and not negative (0: no edge), got {column[i]} on the edge {source[i]} -> "
             f"{target[i]}: convolutions divide by square roots of their sums; shift or clip them, or build the graph "
             "without weights"
         )

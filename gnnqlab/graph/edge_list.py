@@ -49,9 +49,9 @@ class EdgeList:
         labels, _ = as_labels(self.labels, self.num_nodes)
         splits = (self.train_idx, self.val_idx, self.test_idx)
         # Multi-label targets have no mark for unlabelled nodes, so the split is over all nodes.
-        labelled = torch.arange(self.num_nodes) if labels.dim() == 2 else (labels >= 0).nonzero().flatten()
-        if all(split is None for split in splits) and labelled.numel():
-            splits = random_split(labelled, seed=seed)
+        labelled_nodes = torch.arange(self.num_nodes) if labels.dim() == 2 else (labels >= 0).nonzero().flatten()
+        if all(split is None for split in splits) and labelled_nodes.numel():
+            splits = random_split(labelled_nodes, seed=seed)
         return Graph.from_edges(
             self.src,
             self.dst,

@@ -143,9 +143,9 @@ def _checked_ends(src: object, dst: object, num_nodes: int, self_loops: SelfLoop
     return source, target
 
 
-def _selected(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def _selected(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Return the chosen values, or the array itself if all are chosen."""
-    return values if chosen.all() else values[chosen]
+    return values if mask.all() else values[mask]
 
 
 def _repeated(key: np.ndarray) -> np.ndarray:
@@ -176,17 +176,17 @@ def edge_list(indptr: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
     return indices, torch.repeat_interleave(node, indptr.diff())  # (E,), (E,)
 
 
-def _node_ids(what: str, ids: object, num_nodes: int) -> np.ndarray:
+def _node_ids(name: str, ids: object, num_nodes: int) -> np.ndarray:
     array = np.asarray(ids)
     # NumPy makes float64 of an empty list.
     if array.size == 0:
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise TypeError(f"{what} must be a one-dimensional list of integers, got {array.dtype} of shape {array.shape}")
+        raise TypeError(f"{name} must be a one-dimensional list of integers, got {array.dtype} of shape {array.shape}")
     if array.size and (array.min() < 0 or array.max() >= num_nodes):
         position = int(np.argmax((array < 0) | (array >= num_nodes)))
         raise ValueError(
-            f"{what} must hold node ids in [0, {num_nodes}), got {array[position]} at position {position}; "
+            f"{name} must hold node ids in [0, {num_nodes}), got {array[position]} at position {position}; "
             "raise num_nodes or renumber the nodes"
         )
     # numpy does not combine uint64 with signed integers.

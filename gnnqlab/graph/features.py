@@ -138,10 +138,10 @@ class SparseRows:
 
     def to_dense(self) -> Tensor:
         """Convert to a dense float32 tensor, shape ``(N, D)``."""
-        dense = torch.zeros(self.shape, dtype=torch.float32)
+        rows = torch.zeros(self.shape, dtype=torch.float32)
         row = torch.repeat_interleave(torch.arange(len(self)), self.indptr.diff())  # (nnz,)
-        dense[row, self.indices.to(torch.int64)] = self.values
-        return dense
+        rows[row, self.indices.to(torch.int64)] = self.values
+        return rows
 
 
 Features = Tensor | SparseRows
@@ -159,7 +159,7 @@ def _check(rows: SparseRows) -> None:
             f"{rows.indices.numel()} indices and {rows.values.numel()} values"
         )
     check_csr("sparse features", rows.indptr, rows.indices, rows.num_columns, strict=True)  # no column twice in a row
-    bad = first_not_finite(rows.values)
-    if bad is not None:
-        row = int(torch.searchsorted(rows.indptr, bad, right=True)) - 1  # right=True passes empty rows
-        refuse_not_finite(row, int(rows.indices[bad]), float(rows.values[bad]))
+    position = first_not_finite(rows.values)
+    if position is not None:
+        row = int(torch.searchsorted(rows.indptr, position, right=True)) - 1  # right=True passes empty rows
+        refuse_not_finite(row, int(rows.indices[position]), float(rows.values[position]))

@@ -81,7 +81,7 @@ def sbm(
     u = rng.integers(nodes, size=num_edges)  # (M,)
     # An edge follows the classes if neither end is stray; other edges join equal classes with
     # probability 1 / C. So homophily = f p + (1 - f) / C, where f is the share that follows.
-    follows = ~is_stray[u]
+    follows_classes = ~is_stray[u]
     share = (1 - stray) ** 2  # f: neither end is stray
     p = (homophily - (1 - share) / classes) / share  # the equation above, solved for p
     if not 0 <= p <= 1:
@@ -92,18 +92,18 @@ def sbm(
         )
     v = rng.integers(nodes, size=num_edges)
     # The second end of a following edge, sampled from the same class or from another one.
-    same = rng.random(num_edges) < p
-    shift = np.where(same, 0, rng.integers(1, classes, size=num_edges))  # (M,) 0: same class, else any other one
+    is_same = rng.random(num_edges) < p
+    shift = np.where(is_same, 0, rng.integers(1, classes, size=num_edges))  # (M,) 0: same class, else any other one
     target_class = (label[u] + shift) % classes
     width = np.diff(start)[target_class]  # (M,) size of the target class
-    chosen = order[start[target_class] + (rng.random(num_edges) * width).astype(np.int64)]
+    class_ends = order[start[target_class] + (rng.random(num_edges) * width).astype(np.int64)]
     # A stray node that was chosen by class is replaced by a stray node of any class, so that the
     # neighbours of a stray node carry no information, while degrees stay equal.
     strays = np.flatnonzero(is_stray)  # ids of all stray nodes
     if strays.size:
-        hit = follows & is_stray[chosen]
-        chosen[hit] = strays[rng.integers(strays.size, size=int(hit.sum()))]
-    v[follows] = chosen[follows]
+        is_replaced = follows_classes & is_stray[class_ends]
+        class_ends[is_replaced] = strays[rng.integers(strays.size, size=int(is_replaced.sum()))]
+    v[follows_classes] = class_ends[follows_classes]
 
     name = name or f"sbm:{nodes},{classes},{degree:g}"
     return assemble(name, u, v, label, classes, features=features, signal=signal, rng=rng, seed=seed)
@@ -183,13 +183,13 @@ def rmat(
         v |= (((draw >= both_low) & (draw < source_low)) | (draw >= source_high)).astype(np.int32) << bit
 
     # Siblings share all bits but the lowest; a random pattern per family assigns the classes.
-    low = classes - 1  # mask of the bits that number the siblings of a family
+    sibling_mask = classes - 1  # mask of the bits that number the siblings of a family
     pattern = np.repeat(rng.integers(classes, size=nodes // classes, dtype=np.int32), classes)  # (N,)
     # XOR with a pattern is a permutation of the classes, so each sibling has another class.
-    label_of = (np.arange(nodes, dtype=np.int32) & low) ^ pattern
+    label_of = (np.arange(nodes, dtype=np.int32) & sibling_mask) ^ pattern
     moves = rng.random(num_edges, dtype=np.float32) < homophily
     # Of v's siblings the one with the class of u: its low bits are this class XOR the pattern of the family.
-    v[moves] = (v[moves] & ~low) | (label_of[u[moves]] ^ pattern[v[moves]])
+    v[moves] = (v[moves] & ~sibling_mask) | (label_of[u[moves]] ^ pattern[v[moves]])
 
     # Without the shuffle a node's id would show its popularity and its class.
     new_id = rng.permutation(nodes).astype(np.int32)

@@ -64,8 +64,8 @@ def web(
 
     def popular() -> np.ndarray:
         """Sample nodes of rank r with density r^-skew: r / N is a uniform number to the power 1 / (1 - skew)."""
-        chosen: np.ndarray = by_rank[(nodes * rng.random(num_edges) ** (1 / (1 - skew))).astype(np.int64)]
-        return chosen
+        targets: np.ndarray = by_rank[(nodes * rng.random(num_edges) ** (1 / (1 - skew))).astype(np.int64)]
+        return targets
 
     u, popular_end = popular(), popular()  # (M,), (M,)
     distance = np.exp(rng.random(num_edges) * np.log(nodes / 2)).astype(np.int64)  # log-uniform, density 1 / d

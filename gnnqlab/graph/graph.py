@@ -220,19 +220,19 @@ class Graph(GraphArrays):
             Traceback (most recent call last):
             ValueError: training needs features, labels and a train split, graph 'bare' has no features, labels, ...
         """
-        missing = [
-            what
-            for what, present in (
+        parts = [
+            part
+            for part, is_present in (
                 ("features", self.num_features > 0),
                 ("labels", self.num_classes > 0 and self.num_labelled > 0),
                 ("train split", self.has_split),
             )
-            if not present
+            if not is_present
         ]
-        if missing:
+        if parts:
             raise ValueError(
                 f"training needs features, labels and a train split, graph {self.name!r} has no "
-                f"{', '.join(missing)}; pass features and labels when building the graph (Graph.from_edges, from_dgl, "
+                f"{', '.join(parts)}; pass features and labels when building the graph (Graph.from_edges, from_dgl, "
                 "from_tables ...), add a split with graph.with_split(train_idx, val_idx, test_idx) or "
                 "graph.with_random_split(), or use the graph for partitioning only"
             )
@@ -269,8 +269,8 @@ class Graph(GraphArrays):
         if not self.num_classes or not self.num_labelled:
             raise ValueError(f"a split needs labelled nodes, graph {self.name!r} has none; pass labels=")
         # Multi-label targets have no mark for unlabelled nodes.
-        labelled = torch.ones(self.num_nodes, dtype=torch.bool) if self.multi_label else self.labels >= 0
-        return self.with_split(*random_split(labelled.nonzero().flatten(), seed=seed, train=train, val=val))
+        is_labelled = torch.ones(self.num_nodes, dtype=torch.bool) if self.multi_label else self.labels >= 0
+        return self.with_split(*random_split(is_labelled.nonzero().flatten(), seed=seed, train=train, val=val))
 
     # ---- disk, display -----------------------------------------------------------------------
 
@@ -335,9 +335,9 @@ class Graph(GraphArrays):
 
 def _structure(src: object, dst: object, weights: object, features: object, **rules: Any) -> dict[str, Any]:
     """Return the fields of a graph that depend on edge rules."""
-    built = build_csr(src, dst, weights, features, **rules)
-    fields = {"indptr": built.indptr, "indices": built.indices, "edge_weights": _unless_all_one(built.weights)}
-    return fields if features is None else {**fields, "edge_features": built.features}
+    csr = build_csr(src, dst, weights, features, **rules)
+    fields = {"indptr": csr.indptr, "indices": csr.indices, "edge_weights": _unless_all_one(csr.weights)}
+    return fields if features is None else {**fields, "edge_features": csr.features}
 
 
 def _unless_all_one(weights: Tensor | None) -> Tensor | None:

@@ -85,14 +85,14 @@ def split_links(graph: Graph, *, val: float = 0.05, test: float = 0.1, seed: int
             f"val {val} and test {test}; lower val and test, or use a graph with more edges"
         )
     # The end that is fixed in negative samples is random, so low ids are not preferred as sources.
-    swapped = uniform32(ids, seed=seed, epoch=0, stream=_END).flatten() < 2**31
+    is_swapped = uniform32(ids, seed=seed, epoch=0, stream=_END).flatten() < 2**31
     low, high = links // nodes, links % nodes
     in_graph = ~no_loop  # (E,) bool; self loops stay
     in_graph[no_loop] = kinds[numbers] == TRAIN
     return LinkSplit(
         graph=_with_edges(graph, in_graph, target),
-        sources=torch.where(swapped, high, low),
-        targets=torch.where(swapped, low, high),
+        sources=torch.where(is_swapped, high, low),
+        targets=torch.where(is_swapped, low, high),
         kinds=kinds,
         # The highest values: about as many links as validation has.
         scored=(kinds == TRAIN) & (bits >= 2**32 - val_share),

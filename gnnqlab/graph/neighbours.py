@@ -43,18 +43,18 @@ def sample_neighbours(
     """
     if fanout < 1:
         raise ValueError(f"fanout must be at least 1, got {fanout}")
-    first = graph.indptr[nodes]  # (n,)
-    degrees = graph.indptr[nodes + 1] - first
+    first_edges = graph.indptr[nodes]  # (n,)
+    degrees = graph.indptr[nodes + 1] - first_edges
     counts = degrees.clamp(max=fanout)  # (n,)
     indptr = torch.zeros(len(nodes) + 1, dtype=torch.int64)
     torch.cumsum(counts, 0, out=indptr[1:])
     # The first neighbours of every node; rows with more than ``fanout`` are replaced below.
-    edges = torch.arange(int(indptr[-1])) + torch.repeat_interleave(first - indptr[:-1], counts)
-    many = degrees > fanout  # (n,) bool
-    if bool(many.any()):
+    edges = torch.arange(int(indptr[-1])) + torch.repeat_interleave(first_edges - indptr[:-1], counts)
+    is_sampled = degrees > fanout  # (n,) bool
+    if bool(is_sampled.any()):
         # Only these rows are sampled; all others keep all of their neighbours.
-        places = _places(nodes[many], degrees[many], fanout, seed=seed, step=step, layer=layer)
-        edges[torch.repeat_interleave(many, counts)] = (places + first[many].unsqueeze(1)).flatten()
+        places = _places(nodes[is_sampled], degrees[is_sampled], fanout, seed=seed, step=step, layer=layer)
+        edges[torch.repeat_interleave(is_sampled, counts)] = (places + first_edges[is_sampled].unsqueeze(1)).flatten()
     return indptr, graph.indices[edges].long()
 
 
@@ -64,10 +64,10 @@ def _places(nodes: Tensor, degrees: Tensor, fanout: int, *, seed: int, step: int
     draws = halves[:, ::2] << 16 | halves[:, 1::2]  # (n, k), 32 random bits each
     places = torch.empty_like(draws)
     for number in range(fanout):
-        last = degrees - fanout + number  # (n,) last position this draw may take
-        place = draws[:, number] * (last + 1) >> 32  # (n,) uniform in [0, last]
+        last_position = degrees - fanout + number  # (n,) last position this draw may take
+        place = draws[:, number] * (last_position + 1) >> 32  # (n,) uniform in [0, last_position]
         repeats = (places[:, :number] == place.unsqueeze(1)).any(1)
-        places[:, number] = torch.where(repeats, last, place)
+        places[:, number] = torch.where(repeats, last_position, place)
     return places
 
 
@@ -97,8 +97,8 @@ class Frontier:
     def number(self, targets: Tensor, neighbours: Tensor) -> tuple[Tensor, Tensor]:
         """Return the distinct nodes, targets first, and the position of every neighbour among them."""
         self._place[targets] = torch.arange(len(targets))
-        others = neighbours[self._place[neighbours] < 0].unique()  # nodes without a number in this batch, ascending
-        self._place[others] = torch.arange(len(targets), len(targets) + len(others))
-        places, sources = self._place[neighbours], torch.cat([targets, others])
+        new_nodes = neighbours[self._place[neighbours] < 0].unique()  # nodes without a number in this batch, ascending
+        self._place[new_nodes] = torch.arange(len(targets), len(targets) + len(new_nodes))
+        places, sources = self._place[neighbours], torch.cat([targets, new_nodes])
         self._place[sources] = -1  # resets touched entries only, not all N
         return sources, places

@@ -104,22 +104,22 @@ def card_picture(graph: GraphArrays) -> tuple[bytes, str, int]:
 
 def _examples(levels: NDArray[np.uint8], labels: NDArray[np.int64], classes: int) -> NDArray[np.uint8]:
     """Arrange the first few images of each class, one column per class, with two empty pixels between images."""
-    high, wide = levels.shape[1] + 2, levels.shape[2] + 2
-    sheet = np.zeros((_EXAMPLES * high, classes * wide), np.uint8)
+    height, width = levels.shape[1] + 2, levels.shape[2] + 2
+    sheet = np.zeros((_EXAMPLES * height, classes * width), np.uint8)
     for label in range(classes):
         for line, node in enumerate(np.flatnonzero(labels == label)[:_EXAMPLES]):
             # The last two lines and columns of a cell stay empty, as a margin.
-            place = np.s_[line * high : (line + 1) * high - 2, label * wide : (label + 1) * wide - 2]
+            place = np.s_[line * height : (line + 1) * height - 2, label * width : (label + 1) * width - 2]
             sheet[place] = levels[node]
     return sheet
 
 
-def _bars(degrees: NDArray[np.int64], bars: int = 22, high: int = 48) -> NDArray[np.uint8]:
+def _bars(degrees: NDArray[np.int64], bars: int = 22, height: int = 48) -> NDArray[np.uint8]:
     # At most one bar for each integer.
     counts, _ = np.histogram(degrees, bins=min(bars, int(degrees.max() - degrees.min()) + 1))
-    heights = np.ceil(high * counts / max(int(counts.max()), 1)).astype(int)
-    each = 220 // len(counts)  # width of a bar and its gap
-    sheet = np.zeros((high, each * len(counts)), np.uint8)
-    for number, tall in enumerate(heights):
-        sheet[high - tall :, number * each : (number + 1) * each - 2] = 1
+    heights = np.ceil(height * counts / max(int(counts.max()), 1)).astype(int)
+    bar_width = 220 // len(counts)  # width of a bar and its gap
+    sheet = np.zeros((height, bar_width * len(counts)), np.uint8)
+    for number, bar_height in enumerate(heights):
+        sheet[height - bar_height :, number * bar_width : (number + 1) * bar_width - 2] = 1
     return sheet

@@ -40,6 +40,6 @@ def random_split(
     num_train = round(train * ids.numel())
     # Both shares may be rounded up: validation then has what training leaves.
     num_val = min(round(val * ids.numel()), ids.numel() - num_train)
-    shuffled = ids[order]
-    parts = shuffled.split([num_train, num_val, ids.numel() - num_train - num_val])
+    shuffled_ids = ids[order]
+    parts = shuffled_ids.split([num_train, num_val, ids.numel() - num_train - num_val])
     return tuple(part.sort().values for part in parts)  # type: ignore[return-value]

@@ -38,11 +38,11 @@ def save_graph(graph: GraphArrays, path: Path) -> Path:
         raise ValueError(f"a graph is saved to a new folder or over a saved graph, got {path}; choose another path")
     path.parent.mkdir(parents=True, exist_ok=True)
     # Written to a temporary folder that is renamed at the end, so no reader finds an incomplete graph.
-    with replacing(path) as fresh:
-        fresh.mkdir()
+    with replacing(path) as new_folder:
+        new_folder.mkdir()
         arrays = graph._arrays()
         for field, array in arrays.items():
-            np.save(fresh / f"{field}.npy", array.numpy(), allow_pickle=False)
+            np.save(new_folder / f"{field}.npy", array.numpy(), allow_pickle=False)
         header = {
             "format": FORMAT,
             "version": VERSION,
@@ -53,7 +53,7 @@ def save_graph(graph: GraphArrays, path: Path) -> Path:
             "content_hash": graph.content_hash,
             "is_symmetric": graph.is_symmetric,
         }
-        (fresh / "graph.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+        (new_folder / "graph.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
     return path
 
 
@@ -68,9 +68,9 @@ def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _K
             f"{header.get('format')!r} version {header.get('version')}; save it again with this version of gnnqlab"
         )
     files = {field: path / f"{field}.npy" for field in header["arrays"]}
-    missing = [file.name for file in files.values() if not file.is_file()]
-    if missing:
-        raise ValueError(f"saved graph {path} is damaged: {', '.join(missing)} is missing; save it again")
+    missing_files = [file.name for file in files.values() if not file.is_file()]
+    if missing_files:
+        raise ValueError(f"saved graph {path} is damaged: {', '.join(missing_files)} is missing; save it again")
     if mmap is None:
         mmap = sum(file.stat().st_size for file in files.values()) > MMAP_BYTES
     arrays = {

@@ -104,12 +104,12 @@ class Kernel:
     def _addressed(self, arguments: tuple[Any, ...]) -> list[Any]:
         """Return the arguments with addresses in place of tensors and arrays."""
         # The caller holds the tensors until the call returns, so their addresses remain valid.
-        plain = list(arguments)
+        values = list(arguments)
         for place in self._pointers:
-            value = plain[place]
+            value = values[place]
             if value is not None:  # None is passed as a null pointer
-                plain[place] = value.data_ptr() if isinstance(value, torch.Tensor) else value.ctypes.data
-        return plain
+                values[place] = value.data_ptr() if isinstance(value, torch.Tensor) else value.ctypes.data
+        return values
 
     def _bind(self, library: ctypes.CDLL, target: str, argtypes: list[Any]) -> Callable[..., int]:
         function = getattr(library, f"gnnqlab_{self.name}_{target}")
@@ -182,12 +182,12 @@ def active(device: torch.device) -> bool:
 
 
 @contextlib.contextmanager
-def _restored(backend: str | None, forced: str | None) -> Iterator[None]:
+def _restored(backend: str | None, isa_name: str | None) -> Iterator[None]:
     global _forced_backend, _forced_isa
     try:
         yield
     finally:
-        _forced_backend, _forced_isa = backend, forced
+        _forced_backend, _forced_isa = backend, isa_name
 
 
 # One record per device: kernels take its address, and `take_refusal` resets it.
@@ -227,9 +227,9 @@ def use(backend: str | None, *, isa: str | None = None) -> contextlib.AbstractCo
     if isa is not None:
         _check_isa(isa, "isa")
     # Takes effect here, so that `use` works without ``with`` too; the context manager only restores.
-    restored = _restored(_forced_backend, _forced_isa)
+    context = _restored(_forced_backend, _forced_isa)
     _forced_backend, _forced_isa = backend, isa
-    return restored
+    return context
 
 
 def library_path(name: str) -> Path:
@@ -270,8 +270,8 @@ def openmp_runtimes() -> list[str]:
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return []
-    found = re.findall(r"(/\S*/lib(?:gomp|iomp5|omp)[-.\w]*\.so[.\d]*)$", maps.read_text(), flags=re.MULTILINE)
-    return sorted(set(found))  # a library is mapped in several segments, one line each
+    paths = re.findall(r"(/\S*/lib(?:gomp|iomp5|omp)[-.\w]*\.so[.\d]*)$", maps.read_text(), flags=re.MULTILINE)
+    return sorted(set(paths))  # a library is mapped in several segments, one line each
 
 
 def _missing(device_type: str) -> str | None:
@@ -316,10 +316,10 @@ def _load(name: str) -> tuple[ctypes.CDLL | None, str | None]:
 
 @functools.cache
 def _default_isa() -> str:
-    forced = os.environ.get("GNNQLAB_ISA")
-    if forced:
-        _check_isa(forced, "GNNQLAB_ISA")
-        return forced
+    isa_name = os.environ.get("GNNQLAB_ISA")
+    if isa_name:
+        _check_isa(isa_name, "GNNQLAB_ISA")
+        return isa_name
     # Every processor has "scalar", so there always is one.
     return next(name for name in ISAS if _has_isa(name))
 
@@ -328,8 +328,8 @@ def _check_isa(name: str, setting: str) -> None:
     if name not in ISAS:
         raise ValueError(f"{setting} must be one of {ISAS}, got {name!r}")
     if not _has_isa(name):
-        usable = ", ".join(known for known in ISAS if _has_isa(known))
-        raise RuntimeError(f"{setting} must be an instruction set of this processor, got {name!r}; it has {usable}")
+        names = ", ".join(isa_name for isa_name in ISAS if _has_isa(isa_name))
+        raise RuntimeError(f"{setting} must be an instruction set of this processor, got {name!r}; it has {names}")
 
 
 def _has_isa(name: str) -> bool:

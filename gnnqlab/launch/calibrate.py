@@ -121,13 +121,13 @@ def calibrate(config: RunConfig) -> Calibration:
     host_bytes = estimate_host_bytes(
         summary["bytes_sent"], summary["bytes_gradients"], config.workers, config.launch.hosts
     )
-    least, most = _EPOCHS
+    min_epochs, max_epochs = _EPOCHS
     # An epoch is expected to take compute_s / (1 - target_share).
-    epochs = min(max(math.ceil(_TRIAL_S * (1 - target_share) / compute_s), least), most)
+    epochs = min(max(math.ceil(_TRIAL_S * (1 - target_share) / compute_s), min_epochs), max_epochs)
 
     def measure(link: str) -> LinkTrial:
-        found = _vanilla(config, epochs=epochs, hosts=config.launch.hosts, link=link)
-        trial = LinkTrial(link=link, share=found["comm_s"] / found["epoch_s"], epoch_s=found["epoch_s"])
+        result = _vanilla(config, epochs=epochs, hosts=config.launch.hosts, link=link)
+        trial = LinkTrial(link=link, share=result["comm_s"] / result["epoch_s"], epoch_s=result["epoch_s"])
         print(
             f"calibrating the link: at {link} Vanilla communicates {100 * trial.share:.1f} % of its epoch "
             f"(target {100 * target_share:g} %)",
@@ -143,9 +143,9 @@ def resolve_comm_share(configs: Sequence[RunConfig]) -> list[RunConfig]:
     """Return the configurations with a link in place of ``comm_share``, calibrated for the first one, same for all."""
     if configs[0].launch.comm_share is None:
         return list(configs)
-    best = calibrate(configs[0]).best
+    best_trial = calibrate(configs[0]).best
     return [
-        _with_launch_settings(config, link=best.link, comm_share=None, vanilla_share=round(best.share, 4))
+        _with_launch_settings(config, link=best_trial.link, comm_share=None, vanilla_share=round(best_trial.share, 4))
         for config in configs
     ]
 
@@ -164,11 +164,11 @@ def _vanilla(config: RunConfig, *, epochs: int, **launch: Any) -> dict[str, Any]
     parts = {axis: getattr(config.system, axis) for axis in ("partition", "exchange")}
     system = dataclasses.replace(make_system("vanilla"), **parts)
     train = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
-    short = dataclasses.replace(config, system=system, train=train)
-    short = _with_launch_settings(short, comm_share=None, vanilla_share=None, detach=False, **launch)
+    run_config = dataclasses.replace(config, system=system, train=train)
+    run_config = _with_launch_settings(run_config, comm_share=None, vanilla_share=None, detach=False, **launch)
     with (
         tempfile.TemporaryDirectory(prefix="gnnqlab-") as root,
-        begin(short, root=root) as run,  # its end waits for the guard, so that no process disturbs the next trial
+        begin(run_config, root=root) as run,  # its end waits for the guard, so that no process disturbs the next trial
     ):
         gradients = run.wait().records["bytes_gradients"].max()
         return {**run.summary, "bytes_gradients": int(gradients)}

@@ -67,7 +67,7 @@ def torchrun_command(
         settings_text=shlex.quote(json.dumps(config.to_json(), separators=(",", ":"))),
         root=root,
         run_id=run_id or new_id(config.system.name),
-        past=past,
+        previous_run=past,
     )
 
 
@@ -105,7 +105,7 @@ def slurm_script(
         settings_text='"$GNNQLAB_CONFIG"',
         root=root,
         run_id=name,
-        past=past,
+        previous_run=past,
     )
     gpus = (
         f"#SBATCH --gpus-per-node={settings['workers'] // nnodes}\n" if settings["launch"]["device"] == "cuda" else ""
@@ -150,7 +150,7 @@ def _line(
     settings_text: str,
     root: str,
     run_id: str,
-    past: tuple[str, int] | None,
+    previous_run: tuple[str, int] | None,
 ) -> str:
     workers, launch = settings["workers"], settings["launch"]
     if launch["hosts"] > 1:
@@ -167,8 +167,8 @@ def _line(
     if launch["threads_per_worker"]:
         parts[0] += f" OMP_NUM_THREADS={launch['threads_per_worker']}"
     options = f"--machines={nnodes} --node={node} --config={settings_text}"
-    if past is not None:
-        options += f" --past={shlex.quote(past[0])} --from-epoch={past[1]}"
+    if previous_run is not None:
+        options += f" --past={shlex.quote(previous_run[0])} --from-epoch={previous_run[1]}"
     # The guard, and after -- torchrun, which it starts.
     parts += [
         f"python -m gnnqlab.launch.guard {options} {folder} --",

@@ -35,19 +35,19 @@ def resume(
         ValueError: if there is no checkpoint, or no epoch left to train.
         RuntimeError: if the run has not ended.
     """
-    old, config, epoch = to_go_on(run, epochs)
-    if others := other_machines(old.folder):
+    old_run, config, epoch = to_go_on(run, epochs)
+    if statuses := other_machines(old_run.folder):
         warnings.warn(
-            f"run {old.id} trained on {1 + len(others)} machines and resumes on this machine only, with all its "
+            f"run {old_run.id} trained on {1 + len(statuses)} machines and resumes on this machine only, with all its "
             f"{config.workers} workers; use gq.launch.resume_on_machines for several machines",
             stacklevel=2,
         )
 
     # Before the guard starts: workers look for a checkpoint as soon as they run.
     def prepare(folder: Path) -> None:
-        carry_over(old.folder, folder, epoch)
+        carry_over(old_run.folder, folder, epoch)
 
-    return launch(config, root=root or old.folder.parent, wait=wait, prepare=prepare)
+    return launch(config, root=root or old_run.folder.parent, wait=wait, prepare=prepare)
 
 
 def to_go_on(run: Run | Path | str, epochs: int | None) -> tuple[Run, RunConfig, int]:
@@ -57,22 +57,24 @@ def to_go_on(run: Run | Path | str, epochs: int | None) -> tuple[Run, RunConfig,
         ValueError: if there is no checkpoint, or no epoch left to train.
         RuntimeError: if the run has not ended.
     """
-    old = run if isinstance(run, Run) else Run(run)
-    if (status := old.status) in LIVE:
-        raise RuntimeError(f"run {old.id} must have ended to be resumed, got status {status}; wait for it or stop it")
-    found = newest_checkpoint(old.folder)
-    if found is None:
+    old_run = run if isinstance(run, Run) else Run(run)
+    if (status := old_run.status) in LIVE:
+        raise RuntimeError(
+            f"run {old_run.id} must have ended to be resumed, got status {status}; wait for it or stop it"
+        )
+    checkpoint = newest_checkpoint(old_run.folder)
+    if checkpoint is None:
         raise ValueError(
-            f"run {old.id} has no checkpoint to resume from; launch runs with checkpoint_every=10, for instance"
+            f"run {old_run.id} has no checkpoint to resume from; launch runs with checkpoint_every=10, for instance"
         )
     # Only the number of epochs may differ: a checkpoint belongs to the digest of its other settings.
-    config = old.config
+    config = old_run.config
     config = dataclasses.replace(
         config, train=dataclasses.replace(config.train, epochs=config.train.epochs if epochs is None else epochs)
     )
-    if found.epoch >= config.train.epochs:
+    if checkpoint.epoch >= config.train.epochs:
         raise ValueError(
-            f"run {old.id} has trained {found.epoch} epochs already, got epochs {config.train.epochs}; "
+            f"run {old_run.id} has trained {checkpoint.epoch} epochs already, got epochs {config.train.epochs}; "
             "pass a larger number with epochs=..."
         )
-    return old, config, found.epoch
+    return old_run, config, checkpoint.epoch

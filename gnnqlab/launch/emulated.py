@@ -56,9 +56,9 @@ def available() -> str | None:
     """Return the reason why this machine cannot emulate hosts, ``None`` if it can; tests it with temporary hosts."""
     if not sys.platform.startswith("linux"):
         return f"network namespaces need Linux, this is {sys.platform}"
-    missing = [command for command in ("ip", "tc") if shutil.which(command) is None]
-    if missing:
-        return f"missing command: {', '.join(missing)}; install iproute2"
+    missing_commands = [command for command in ("ip", "tc") if shutil.which(command) is None]
+    if missing_commands:
+        return f"missing command: {', '.join(missing_commands)}; install iproute2"
     if os.geteuid() != 0:
         return "network namespaces need root"
     hosts = EmulatedHosts(2, "1gbit")
@@ -120,8 +120,8 @@ class EmulatedHosts:
     @property
     def frame_bytes(self) -> int:
         """Longest frame (MTU): the bytes that the link sends in half a millisecond, within bounds."""
-        least, most = _MTU
-        return max(least, min(most, int(self.rate / 8 * _FRAME_S)))
+        min_bytes, max_bytes = _MTU
+        return max(min_bytes, min(max_bytes, int(self.rate / 8 * _FRAME_S)))
 
     @property
     def burst_bytes(self) -> int:
@@ -140,10 +140,10 @@ class EmulatedHosts:
         if self._names:
             return
         remove_leftovers()
-        me = os.getpid()
+        own_pid = os.getpid()
         # Pid and start time of the owner, so that leftovers of a dead one are recognised.
-        prefix = f"gnnq-{me}-{processes.start_time(me)}-{next(_COUNTER)}"
-        self._owner = me
+        prefix = f"gnnq-{own_pid}-{processes.start_time(own_pid)}-{next(_COUNTER)}"
+        self._owner = own_pid
         self._names = [f"{prefix}-h{host}" for host in range(self.hosts)]
         if self.hosts > 2:
             self._names.append(f"{prefix}-switch")
@@ -298,10 +298,10 @@ class EmulatedHosts:
 
 def leftovers() -> list[str]:
     """Return the namespaces of emulated hosts whose owner has ended."""
-    found = {name: _NAME.fullmatch(name) for name in (os.listdir(_NAMESPACES) if _NAMESPACES.is_dir() else [])}
+    matches = {name: _NAME.fullmatch(name) for name in (os.listdir(_NAMESPACES) if _NAMESPACES.is_dir() else [])}
     return sorted(
         name
-        for name, parts in found.items()
+        for name, parts in matches.items()
         if parts and not processes.is_alive(int(parts["pid"]), int(parts["start"]))
     )
 

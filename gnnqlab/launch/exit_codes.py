@@ -44,12 +44,12 @@ def report_exit_codes() -> None:
     value = os.environ.pop(VARIABLE, None)
     if value is None:
         return
-    descriptor, own, collect = int(value), os.getpid(), os.waitpid
+    descriptor, own_pid, collect = int(value), os.getpid(), os.waitpid
 
     def waitpid(pid: int, options: int) -> tuple[int, int]:
         child, status = collect(pid, options)
         # Below PIPE_BUF bytes a write to a pipe is never divided.
-        if child and os.getpid() == own:  # not in a forked worker, whose children are not workers
+        if child and os.getpid() == own_pid:  # not in a forked worker, whose children are not workers
             try:
                 os.write(descriptor, b"%d %d\n" % (child, status))
             except OSError:  # the guard is gone, and this process with it

@@ -32,14 +32,14 @@ def receive(address: str, limit_s: float) -> tuple[int, float]:
     buffer = bytearray(_PIECE)
     with connection:
         connection.settimeout(limit_s)
-        warm = int(_WARM_SHARE * int.from_bytes(connection.recv(8, socket.MSG_WAITALL), "big"))
-        received, counted_from, start_s = 0, 0, 0.0
+        warm_bytes = int(_WARM_SHARE * int.from_bytes(connection.recv(8, socket.MSG_WAITALL), "big"))
+        received_bytes, counted_from, start_s = 0, 0, 0.0
         while count := connection.recv_into(buffer):
-            received += count
-            if not counted_from and received >= warm:
+            received_bytes += count
+            if not counted_from and received_bytes >= warm_bytes:
                 start_s = time.perf_counter()
-                counted_from = received + _waiting(connection)
-        return received - counted_from, time.perf_counter() - start_s
+                counted_from = received_bytes + _waiting(connection)
+        return received_bytes - counted_from, time.perf_counter() - start_s
 
 
 def _waiting(connection: socket.socket) -> int:
@@ -52,12 +52,12 @@ def _waiting(connection: socket.socket) -> int:
 def send(address: str, port: int, num_bytes: int, limit_s: float) -> None:
     """Send ``num_bytes`` zeros after their count in eight bytes."""
     piece = bytes(_PIECE)
-    until = time.monotonic() + limit_s
+    deadline_s = time.monotonic() + limit_s
     with socket.create_connection((address, port), timeout=limit_s) as connection:
         connection.sendall(num_bytes.to_bytes(8, "big"))
         num_left = num_bytes
         # The timeout of the socket is for one piece; this limit is for all of them.
-        while num_left and time.monotonic() < until:
+        while num_left and time.monotonic() < deadline_s:
             connection.sendall(piece[: min(num_left, _PIECE)])
             num_left -= min(num_left, _PIECE)
 

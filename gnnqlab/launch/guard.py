@@ -128,8 +128,8 @@ class Guard:
         grace_s = _GRACE_S[self.state]
         if self.state == "finished":
             # All results are on disk; give the processes a moment to exit by themselves.
-            until = time.monotonic() + grace_s
-            while time.monotonic() < until and self._processes():
+            deadline_s = time.monotonic() + grace_s
+            while time.monotonic() < deadline_s and self._processes():
                 time.sleep(0.02)
                 self._witness.ended.update(processes.collect())
             if self._agent_status:
@@ -137,10 +137,10 @@ class Guard:
         elif processes.is_alive(self.agent_pid, self._agent_start):
             # torchrun has nothing to save, and its workers end with it; after SIGTERM it would write a long log.
             os.kill(self.agent_pid, signal.SIGKILL)
-        remaining = processes.end(os.getpid(), grace_s=grace_s, spare=self._link.spared)
+        survivors = processes.end(os.getpid(), grace_s=grace_s, spare=self._link.spared)
         self._link.down()  # after the processes in its namespaces
         shutil.rmtree(self.folder / "tmp", ignore_errors=True)
-        self._write_status(ended=True, left=[process.pid for process in remaining])
+        self._write_status(ended=True, left=[process.pid for process in survivors])
         return {"finished": 0, "stopped": 130}.get(self.state, 1)
 
     def _processes(self) -> list[processes.Process]:
@@ -222,17 +222,17 @@ class Guard:
     def _judge_trouble(self, now_s: float) -> None:
         """Fail with the earliest cause that is not a consequence, after waiting for even earlier ones."""
         self._trouble_s = now_s if self._trouble_s is None else self._trouble_s
-        found, status = order(list(self._witness.errors.values())), self._agent_status
+        errors, status = order(list(self._witness.errors.values())), self._agent_status
         agent_killed = status is not None and os.WIFSIGNALED(status)
         # If torchrun is killed, its workers die at once, but it can be reaped only after the last of its threads.
         agent_dying = status is None and not processes.is_alive(self.agent_pid, self._agent_start)
-        clear = agent_killed or (bool(found) and not found[0].consequence and not agent_dying)
-        if now_s - self._trouble_s < (_SETTLE_S if clear else _SETTLE_CONSEQUENCE_S):
+        has_clear_cause = agent_killed or (bool(errors) and not errors[0].consequence and not agent_dying)
+        if now_s - self._trouble_s < (_SETTLE_S if has_clear_cause else _SETTLE_CONSEQUENCE_S):
             return
-        if status is not None and (agent_killed or not found):
+        if status is not None and (agent_killed or not errors):
             # The kernel kills the workers with their agent: their deaths are consequences, so the agent comes first.
-            found = [self._witness.agent_ended(status), *(error for error in found if error.signal is None)]
-        self._fail(found)
+            errors = [self._witness.agent_ended(status), *(error for error in errors if error.signal is None)]
+        self._fail(errors)
 
     def _judge_silence(self, now_s: float) -> None:
         # Without any heartbeat only the limit of the start applies.
@@ -242,32 +242,32 @@ class Guard:
                 self._fail([self._witness.never_started(limit_s)])
             return
         stall = self._watch.observe(now_s, self._witness.pulses.values())
-        before, self._stall = self._stall, stall
+        previous_stall, self._stall = self._stall, stall
         if stall is None:
-            if before is not None:
-                files.append_event(self.folder, "recovered", kind=before.kind, ranks=before.ranks)
+            if previous_stall is not None:
+                files.append_event(self.folder, "recovered", kind=previous_stall.kind, ranks=previous_stall.ranks)
                 self._set("running" if self._witness.training else "starting")
             return
         # Stacks at the first sign, while the ranks still hang; of a working rank only when it is ended, because it
         # may crash. A stopped process cannot write any.
         if stall.fatal and stall.kind == "slow":
             self._witness.ask_for_stacks(stall.ranks)
-        elif before is None and stall.kind != "stopped":
+        elif previous_stall is None and stall.kind != "stopped":
             self._witness.ask_for_stacks()
-        found = self._witness.stalled(stall)
+        errors = self._witness.stalled(stall)
         if stall.fatal:
-            return self._fail(found)
+            return self._fail(errors)
         # One report per stall, not one per poll.
-        if before is None or (before.kind, before.ranks) != (stall.kind, stall.ranks):
+        if previous_stall is None or (previous_stall.kind, previous_stall.ranks) != (stall.kind, stall.ranks):
             if stall.kind == "slow":
-                files.append_event(self.folder, "slow", text=found[0].cause, ranks=stall.ranks)
+                files.append_event(self.folder, "slow", text=errors[0].cause, ranks=stall.ranks)
             else:
-                self._set("stalled", found[0].cause)
+                self._set("stalled", errors[0].cause)
 
-    def _fail(self, found: list[WorkerError]) -> None:
-        self._witness.errors = {error.rank: error for error in found}
-        cause = found[0].cause
-        if found[0].consequence and self._watch.rules.machines > 1:
+    def _fail(self, errors: list[WorkerError]) -> None:
+        self._witness.errors = {error.rank: error for error in errors}
+        cause = errors[0].cause
+        if errors[0].consequence and self._watch.rules.machines > 1:
             cause += "; the cause may be on another machine"
         self._set("failed", cause)
 
@@ -279,7 +279,7 @@ class Guard:
         self._write_status()
         print(f"{self.folder.name}: {state}{': ' + cause if cause else ''}", file=sys.stderr, flush=True)
 
-    def _write_status(self, **more: Any) -> None:
+    def _write_status(self, **fields: Any) -> None:
         self._status_s = time.monotonic()
         errors = order(list(self._witness.errors.values()))
         if not errors and self.state == "stalled" and self._stall is not None:
@@ -292,7 +292,7 @@ class Guard:
             "epoch": self._witness.epoch,
             "ranks": {rank: {"phase": p.phase, "epoch": p.epoch} for rank, p in self._witness.pulses.items()},
             "errors": [error.to_json() for error in errors],
-            **more,
+            **fields,
         }
         self._write(files.node_name("status", self.node), status)
 

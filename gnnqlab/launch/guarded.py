@@ -144,9 +144,9 @@ def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
         )
     _GUARDS[folder] = guard
     threading.Thread(target=_collect, args=(folder, guard), daemon=True).start()
-    until = time.monotonic() + _START_S
+    deadline_s = time.monotonic() + _START_S
     while not (folder / "guard.json").exists():  # the guard writes it after the start of torchrun
-        if guard.poll() is not None or time.monotonic() > until:
+        if guard.poll() is not None or time.monotonic() > deadline_s:
             cause = (
                 f"the guard of a run must start, got code {guard.poll()}: "
                 f"{files.tail(folder / 'logs' / 'guard.log') or 'no output'}"

@@ -97,9 +97,9 @@ def enter(namespace: str) -> None:
     except OSError as error:
         raise RuntimeError(f"the emulated host {namespace} must be up, got {error.strerror}") from error
     libc = ctypes.CDLL(None, use_errno=True)
-    failed = libc.setns(descriptor, _CLONE_NEWNET)
+    status = libc.setns(descriptor, _CLONE_NEWNET)
     number = ctypes.get_errno()
     os.close(descriptor)
-    if failed:
+    if status:
         raise RuntimeError(f"a worker must be allowed to enter {namespace}, got {os.strerror(number)}")
     os.environ["GLOO_SOCKET_IFNAME"] = INTERFACE  # Gloo must use the interface to the other hosts

@@ -73,9 +73,9 @@ def _expect_device(config: RunConfig) -> None:
     device, backend = config.launch.device, config.launch.backend
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device must be one that PyTorch {torch.__version__} finds here, got 'cuda'; choose 'cpu'")
-    if backend == "nccl" and config.workers > (found := torch.cuda.device_count()):
+    if backend == "nccl" and config.workers > (num_gpus := torch.cuda.device_count()):
         raise ValueError(
-            f"backend 'nccl' needs one GPU per worker, got {config.workers} workers and {found} GPU(s); "
+            f"backend 'nccl' needs one GPU per worker, got {config.workers} workers and {num_gpus} GPU(s); "
             "choose backend 'gloo', or fewer workers"
         )
     if os.environ.get("GNNQLAB_KERNELS"):
@@ -91,5 +91,5 @@ def _slow_kernels(device: str) -> str:
     reason = status["cuda_reason" if on_gpu else "reason"]
     if not reason or os.environ.get("GNNQLAB_KERNELS") or (not on_gpu and status["backend"] != "reference"):
         return ""
-    where = "on the GPU" if on_gpu else "here"
-    return f"kernels are plain PyTorch {where}, several times slower than compiled ones: {reason}"
+    location = "on the GPU" if on_gpu else "here"
+    return f"kernels are plain PyTorch {location}, several times slower than compiled ones: {reason}"

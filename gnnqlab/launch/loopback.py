@@ -40,11 +40,11 @@ class Loopback(RendezvousHandler):
             raise ValueError(f"the loopback joins workers of one machine only, got {parameters.max_nodes} machines")
         self._run_id = parameters.run_id
         # TCPStore itself binds to all interfaces, but accepts a socket that is already bound.
-        listening = socket.socket()
-        listening.bind((_ADDRESS, 0))
-        port = listening.getsockname()[1]  # chosen by the kernel
+        listener = socket.socket()
+        listener.bind((_ADDRESS, 0))
+        port = listener.getsockname()[1]  # chosen by the kernel
         self._store = TCPStore(
-            _ADDRESS, port, is_master=True, timeout=_TIMEOUT, multi_tenant=True, master_listen_fd=listening.detach()
+            _ADDRESS, port, is_master=True, timeout=_TIMEOUT, multi_tenant=True, master_listen_fd=listener.detach()
         )
 
     @property

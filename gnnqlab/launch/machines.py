@@ -102,18 +102,18 @@ def on_machines(
     if not isinstance(graph, str | Path):
         from gnnqlab.graph.sources.catalogue import load
 
-        whole = load(graph)
-        whole.check_trainable()
+        loaded_graph = load(graph)
+        loaded_graph.check_trainable()
         # On the shared disk, because other machines cannot read the cache of this one.
-        graph = keep_graph(whole, root.absolute() / "graphs")
+        graph = keep_graph(loaded_graph, root.absolute() / "graphs")
     count = nnodes if workers is None else workers
     config = configure(graph, model=model, system=system, workers=count, **settings)
     return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root))
 
 
-def _expect_machines(nnodes: int, alone: str) -> None:
+def _expect_machines(nnodes: int, function: str) -> None:
     if nnodes < 1:
-        raise ValueError(f"nnodes must be at least 1, got {nnodes}; use {alone} for a run on this machine only")
+        raise ValueError(f"nnodes must be at least 1, got {nnodes}; use {function} for a run on this machine only")
 
 
 def resume_on_machines(
@@ -145,12 +145,14 @@ def resume_on_machines(
     from gnnqlab.launch.continuation import to_go_on
 
     _expect_machines(nnodes, "gq.resume")
-    old, config, epoch = to_go_on(run, epochs)
+    old_run, config, epoch = to_go_on(run, epochs)
     if (hosts := config.launch.hosts or 1) > 1:
-        raise ValueError(f"emulated hosts work on one machine only, got hosts {hosts} of run {old.id}; use gq.resume")
-    root = Path(out) if out is not None else old.folder.parent
-    past = str(old.folder.absolute()), epoch  # commands are started in any folder
-    return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root), past=past)
+        raise ValueError(
+            f"emulated hosts work on one machine only, got hosts {hosts} of run {old_run.id}; use gq.resume"
+        )
+    root = Path(out) if out is not None else old_run.folder.parent
+    source = str(old_run.folder.absolute()), epoch  # commands are started in any folder
+    return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root), past=source)
 
 
 def machine_lines(

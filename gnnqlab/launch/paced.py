@@ -34,17 +34,17 @@ def pace(link: Link, rank: int, workers: int, *, at_once: int) -> int:
     import torch.distributed as dist
 
     assert link.bytes_per_s is not None
-    own = _connections()
-    everyone: list[list[Address]] = [[] for _ in range(workers)]
+    connections = _connections()
+    addresses_by_rank: list[list[Address]] = [[] for _ in range(workers)]
     # The remote address of a connection is the local one of its peer: so each connection is assigned to a rank.
-    dist.all_gather_object(everyone, [address for address, _, _ in own])
-    owner = {address: other for other, addresses in enumerate(everyone) for address in addresses}
+    dist.all_gather_object(addresses_by_rank, [address for address, _, _ in connections])
+    owner = {address: peer_rank for peer_rank, addresses in enumerate(addresses_by_rank) for address in addresses}
     # The workers of a host share its link, and so do the connections on which one of them sends at the same time.
     rate = int(link.bytes_per_s / (workers // link.hosts) / max(at_once, 1))
     count = 0
-    for _, peer, descriptor in own:
-        other = owner.get(peer)
-        if other is not None and link.host(other, workers) != link.host(rank, workers):
+    for _, peer, descriptor in connections:
+        peer_rank = owner.get(peer)
+        if peer_rank is not None and link.host(peer_rank, workers) != link.host(rank, workers):
             # A duplicate, which the end of the block closes; the option is of the connection, not of its descriptor.
             with socket.socket(fileno=os.dup(descriptor)) as connection:
                 connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
@@ -54,7 +54,7 @@ def pace(link: Link, rank: int, workers: int, *, at_once: int) -> int:
 
 def _connections() -> list[tuple[Address, Address, int]]:
     """Return local address, remote address and file descriptor of every TCP connection of this process."""
-    found = []
+    connections = []
     for name in os.listdir("/proc/self/fd"):
         try:
             if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
@@ -62,8 +62,8 @@ def _connections() -> list[tuple[Address, Address, int]]:
             with socket.socket(fileno=os.dup(int(name))) as connection:
                 if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
                     # IPv6 addresses have two more fields.
-                    own, peer = connection.getsockname()[:2], connection.getpeername()[:2]
-                    found.append((own, peer, int(name)))
+                    own_address, peer = connection.getsockname()[:2], connection.getpeername()[:2]
+                    connections.append((own_address, peer, int(name)))
         except OSError:
             continue  # already closed, or not connected
-    return found
+    return connections

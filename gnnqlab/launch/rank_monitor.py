@@ -81,27 +81,27 @@ class RankMonitor:
             ranks: ranks that are about to be ended; by default all ranks that sleep, which survive it. faulthandler
                 reads the frames of running threads without a lock: about 1 of 100 working ranks crashed (SIGSEGV).
         """
-        asked = []
+        signalled_ranks = []
         for rank, pulse in self.pulses.items():
-            found = processes.read(pulse.pid)
+            process = processes.read(pulse.pid)
             # A stopped process would not handle the signal, and an ended one has no stacks.
-            if found is None or found.start != pulse.start_time or found.state in "TtZX":
+            if process is None or process.start != pulse.start_time or process.state in "TtZX":
                 continue
             if rank in ranks if ranks is not None else processes.is_asleep(pulse.pid, pulse.start_time):
                 os.kill(pulse.pid, signal.SIGUSR1)
-                asked.append(rank)
-        until = time.monotonic() + _STACKS_S
-        while ranks is not None and time.monotonic() < until and not all(map(self._trace, asked)):
+                signalled_ranks.append(rank)
+        deadline_s = time.monotonic() + _STACKS_S
+        while ranks is not None and time.monotonic() < deadline_s and not all(map(self._trace, signalled_ranks)):
             time.sleep(0.005)  # the ranks are ended as soon as this returns
 
     def stalled(self, stall: Stall) -> list[WorkerError]:
         """Return the errors of the ranks responsible for a stall."""
-        missing = sorted(set(range(self.local_workers)) - set(self.pulses))
+        missing_ranks = sorted(set(range(self.local_workers)) - set(self.pulses))
         # All wait, and some have not started: those are responsible. Local ranks are global ones on the first machine.
-        if stall.kind == "waiting" and self.node == 0 and missing:
+        if stall.kind == "waiting" and self.node == 0 and missing_ranks:
             return [
                 WorkerError(rank=rank, cause=f"rank {rank} has not started", phase="start", epoch=-1)
-                for rank in missing
+                for rank in missing_ranks
             ]
         description = {
             "stopped": "was stopped (SIGSTOP) and has not moved for {:.1f} s",
@@ -174,43 +174,43 @@ class RankMonitor:
         text = self._readers[rank].error()
         if text is None:
             return
-        found: dict[str, Any] = json.loads(text)
-        consequence = is_consequence(found["text"])
+        report: dict[str, Any] = json.loads(text)
+        consequence = is_consequence(report["text"])
         if consequence:
             event = "lost its connection to another worker"
         else:
-            event = f"raised {found['type']}" + (f": {found['text'].rstrip('.')}" if found["text"] else "")
+            event = f"raised {report['type']}" + (f": {report['text'].rstrip('.')}" if report["text"] else "")
         self.errors[rank] = WorkerError(
             rank=rank,
-            cause=f"rank {rank} {event}, {place_of(found['phase'], found['epoch'])}",
-            phase=found["phase"],
-            epoch=found["epoch"],
-            traceback=found["traceback"],
+            cause=f"rank {rank} {event}, {place_of(report['phase'], report['epoch'])}",
+            phase=report["phase"],
+            epoch=report["epoch"],
+            traceback=report["traceback"],
             consequence=consequence,
-            monotonic_ns=found["monotonic_ns"],
+            monotonic_ns=report["monotonic_ns"],
         )
 
     def _read_deaths(self) -> None:
-        dead: dict[int, int | None] = {}
+        exit_statuses: dict[int, int | None] = {}
         for rank, pulse in self.pulses.items():
             if rank in self.errors or pulse.phase == "done" or processes.is_alive(pulse.pid, pulse.start_time):
                 continue
             # Read again: it may have finished, or stored its error, between the last reading and its death.
             pulse = self.pulses[rank] = self._readers[rank].read()
             if pulse.phase != "done" and self._readers[rank].error() is None:
-                dead[rank] = self._exit_status(pulse)
-        if None in dead.values():
-            self._wait_for_statuses(dead)
+                exit_statuses[rank] = self._exit_status(pulse)
+        if None in exit_statuses.values():
+            self._wait_for_statuses(exit_statuses)
         # torchrun ends the other workers with SIGTERM, and may have reaped them before this poll.
-        explained = self._has_known_cause(dead)
-        for rank, status in dead.items():
-            consequence = status == signal.SIGTERM or (status is None and explained)
+        has_known_cause = self._has_known_cause(exit_statuses)
+        for rank, status in exit_statuses.items():
+            consequence = status == signal.SIGTERM or (status is None and has_known_cause)
             self.errors[rank] = self._death(self.pulses[rank], status, consequence)
 
-    def _has_known_cause(self, dead: dict[int, int | None]) -> bool:
+    def _has_known_cause(self, exit_statuses: dict[int, int | None]) -> bool:
         """Return True if a cause is known that is neither a lost connection nor torchrun's SIGTERM."""
         return any(not error.consequence for error in self.errors.values()) or any(
-            status not in (None, signal.SIGTERM) for status in dead.values()
+            status not in (None, signal.SIGTERM) for status in exit_statuses.values()
         )
 
     def _death(self, pulse: Pulse, status: int | None, consequence: bool) -> WorkerError:
@@ -247,22 +247,22 @@ class RankMonitor:
         self.ended.update(processes.collect())
         return self.ended.get(pid, self.collected.read().get(pid))
 
-    def _wait_for_statuses(self, dead: dict[int, int | None]) -> None:
+    def _wait_for_statuses(self, exit_statuses: dict[int, int | None]) -> None:
         """Wait until a cause is known: from the agent's pipe, or from the log of a plain torchrun."""
-        until = time.monotonic() + _TELL_S
-        last = False
-        while None in dead.values() and not (self._has_known_cause(dead) or last):
+        deadline_s = time.monotonic() + _TELL_S
+        is_last_check = False
+        while None in exit_statuses.values() and not (self._has_known_cause(exit_statuses) or is_last_check):
             time.sleep(0.005)
             # Of the guard's children only torchrun ends by itself; after that no further status can arrive.
-            last = bool(self.ended) or time.monotonic() >= until
+            is_last_check = bool(self.ended) or time.monotonic() >= deadline_s
             log = files.tail(self.agent_log, 20000)
-            for rank in [rank for rank, status in dead.items() if status is None]:
+            for rank in [rank for rank, status in exit_statuses.items() if status is None]:
                 pid = self.pulses[rank].pid
-                dead[rank] = self._reaped_status(pid)
+                exit_statuses[rank] = self._reaped_status(pid)
                 match = re.search(rf"exitcode: (-?\d+)\) local_rank: \d+ \(pid: {pid}\)", log)
-                if dead[rank] is None and match:
+                if exit_statuses[rank] is None and match:
                     code = int(match.group(1))
-                    dead[rank] = -code if code < 0 else code << 8  # as a wait status
+                    exit_statuses[rank] = -code if code < 0 else code << 8  # as a wait status
 
     def _trace(self, rank: int, size: int = 8000) -> str:
         return files.tail(self.folder / "errors" / f"rank{rank}.trace", size)

@@ -48,5 +48,5 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def _preceding_epoch(line: dict[str, Any]) -> int:
     """Return the epoch after which a line was written; assignments and decisions name the first epoch of their use."""
-    first = line.get("from_epoch", line["epoch"] if "what" in line else line["epoch"] + 1)
-    return int(first) - 1
+    first_epoch = line.get("from_epoch", line["epoch"] if "what" in line else line["epoch"] + 1)
+    return int(first_epoch) - 1

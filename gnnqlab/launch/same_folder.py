@@ -37,17 +37,17 @@ def check_same_folder(folder: Path, rank: int, workers: int, *, patience_s: floa
         mark.touch()  # before its name is broadcast
     name = name.to(device)
     dist.broadcast(name, 0)
-    seen = torch.zeros(workers, dtype=torch.int32)  # (P,)
-    seen[rank] = _wait_until_exists(_mark(folder, name.cpu()), patience_s)
-    seen = seen.to(device)
+    has_folder = torch.zeros(workers, dtype=torch.int32)  # (P,)
+    has_folder[rank] = _wait_until_exists(_mark(folder, name.cpu()), patience_s)
+    has_folder = has_folder.to(device)
     # All workers get all answers, so they raise together, and rank 0 can remove the file.
-    dist.all_reduce(seen)
+    dist.all_reduce(has_folder)
     if rank == 0:
         mark.unlink(missing_ok=True)
-    separate = (seen == 0).nonzero().flatten().tolist()
-    if separate:
+    ranks = (has_folder == 0).nonzero().flatten().tolist()
+    if ranks:
         raise RuntimeError(
-            f"machines of one run must share its folder, got {folder}, where rank(s) {', '.join(map(str, separate))} "
+            f"machines of one run must share its folder, got {folder}, where rank(s) {', '.join(map(str, ranks))} "
             "do not find the file of rank 0; use one folder on a shared disk for all (--out, or root=...)"
         )
 
@@ -57,9 +57,9 @@ def _mark(folder: Path, name: torch.Tensor) -> Path:
 
 
 def _wait_until_exists(path: Path, patience_s: float) -> bool:
-    until = time.monotonic() + patience_s
+    deadline_s = time.monotonic() + patience_s
     while not path.exists():
-        if time.monotonic() > until:
+        if time.monotonic() > deadline_s:
             return False
         time.sleep(0.05)
     return True

@@ -108,31 +108,31 @@ class StallWatch:
         # At most one step per call: time in which this process did not run is no silence of the ranks.
         step = 0.0 if self._now is None else min(now_s - self._now, _STEP_S)
         self._now = now_s
-        active = [pulse for pulse in pulses if pulse.phase != "done"]
-        if not active:
+        active_pulses = [pulse for pulse in pulses if pulse.phase != "done"]
+        if not active_pulses:
             return None
-        self._time_epochs(active[0])  # any rank will do: all end an epoch at about the same time
-        for pulse in active:
+        self._time_epochs(active_pulses[0])  # any rank will do: all end an epoch at about the same time
+        for pulse in active_pulses:
             activity = self._activity.get(pulse.rank)
             if activity is None or activity.beats != pulse.beats:
                 self._activity[pulse.rank] = _Activity(pulse.beats)
             else:
                 activity.silence_s += step
         # Reading /proc costs system calls, so it begins only after some silence.
-        if max(self._activity[pulse.rank].silence_s for pulse in active) < 0.3:
+        if max(self._activity[pulse.rank].silence_s for pulse in active_pulses) < 0.3:
             return None
         if now_s - self._polled_s >= _LOOK_S:
-            self._poll_processes(active, min(now_s - self._polled_s, _STEP_S))
+            self._poll_processes(active_pulses, min(now_s - self._polled_s, _STEP_S))
             self._polled_s = now_s
-        return self._stopped(active) or self._silent(active)
+        return self._stopped(active_pulses) or self._silent(active_pulses)
 
     def _time_epochs(self, pulse: Pulse) -> None:
         if pulse.epoch_s and pulse.epoch != self._epoch:
             self._epochs_s.append(pulse.epoch_s)
             self._epoch = pulse.epoch
 
-    def _poll_processes(self, active: list[Pulse], elapsed: float) -> None:
-        for pulse in active:
+    def _poll_processes(self, active_pulses: list[Pulse], elapsed: float) -> None:
+        for pulse in active_pulses:
             activity, process = self._activity[pulse.rank], self._look(pulse.pid)
             if process is None or process.start != pulse.start_time:
                 continue  # dead: the guard detects that elsewhere
@@ -148,20 +148,20 @@ class StallWatch:
             if pulse.phase in WAITING:
                 self._count_received(activity, self._received(pulse.pid))
 
-    def _count_received(self, activity: _Activity, received: int | None) -> None:
+    def _count_received(self, activity: _Activity, num_bytes: int | None) -> None:
         """Reset the silence of a rank that receives: a message may take any time on a slow link."""
-        before = activity.received
-        if received is not None and before is not None and received - before >= _FEWEST_BYTES:
+        previous_bytes = activity.received
+        if num_bytes is not None and previous_bytes is not None and num_bytes - previous_bytes >= _FEWEST_BYTES:
             activity.silence_s = 0.0
-        activity.received = received
+        activity.received = num_bytes
 
     def _limits(self) -> tuple[float, float]:
         median = self.median_epoch_s
         return self.rules.report_s or max(3.0, 5 * median), self.rules.stop_s or max(8.0, 20 * median)
 
-    def _stopped(self, active: list[Pulse]) -> Stall | None:
+    def _stopped(self, active_pulses: list[Pulse]) -> Stall | None:
         report_s, stop_s = self._limits()
-        for pulse in active:
+        for pulse in active_pulses:
             activity = self._activity[pulse.rank]
             # Processes are polled every quarter of a second, so a stop may have begun that long before its detection.
             silence_s = min(activity.silence_s, activity.stopped_s + 2 * _LOOK_S) if activity.stopped_s else 0.0
@@ -169,23 +169,23 @@ class StallWatch:
                 return Stall(kind="stopped", ranks=(pulse.rank,), silence_s=silence_s, fatal=silence_s >= stop_s)
         return None
 
-    def _silent(self, active: list[Pulse]) -> Stall | None:
+    def _silent(self, active_pulses: list[Pulse]) -> Stall | None:
         # A run is silent only if every rank is.
-        silence_s = min(self._activity[pulse.rank].silence_s for pulse in active)
+        silence_s = min(self._activity[pulse.rank].silence_s for pulse in active_pulses)
         report_s, stop_s = self._limits()
         if silence_s < report_s:
             return None
         # A waiting rank is blocked by another one, so only the others can be responsible.
-        suspects = [pulse for pulse in active if pulse.phase not in WAITING]
+        suspects = [pulse for pulse in active_pulses if pulse.phase not in WAITING]
         if suspects:
             # A rank is busy if it has slept for less than this.
             idle_s = min(2.0, report_s / 2)
-            busy = [pulse for pulse in suspects if self._activity[pulse.rank].idle_s < idle_s]
-            kind, suspects = ("slow", busy) if busy else ("hung", suspects)
+            busy_pulses = [pulse for pulse in suspects if self._activity[pulse.rank].idle_s < idle_s]
+            kind, suspects = ("slow", busy_pulses) if busy_pulses else ("hung", suspects)
         else:
             # All wait for each other, most likely for the ranks that are furthest behind.
-            furthest_behind = min((pulse.epoch, pulse.beats) for pulse in active)
-            kind, suspects = "waiting", [p for p in active if (p.epoch, p.beats) == furthest_behind]
+            furthest_behind = min((pulse.epoch, pulse.beats) for pulse in active_pulses)
+            kind, suspects = "waiting", [p for p in active_pulses if (p.epoch, p.beats) == furthest_behind]
         if self.rules.stop_s is None and kind == "slow":
             stop_s = max(_WORKING_S, 60 * self.median_epoch_s)
         elif self.rules.stop_s is None and (self.rules.machines > 1 or self.rules.slow_wire):

@@ -94,18 +94,18 @@ def _reported(folder: Path, rank: int, heartbeat: Heartbeat) -> Iterator[None]:
             "monotonic_ns": time.monotonic_ns(),
             "time": time.time(),
         }
-        full = traceback.format_exc()
+        trace_text = traceback.format_exc()
         # The heartbeat comes first, because it needs no disk space. It has 7.9 kB, and json.dumps can turn one
         # character into six bytes.
-        heartbeat.fail(json.dumps({**report, "text": report["text"][:300], "traceback": full[-900:]}).encode())
+        heartbeat.fail(json.dumps({**report, "text": report["text"][:300], "traceback": trace_text[-900:]}).encode())
         with contextlib.suppress(OSError):
-            _write_durably(folder / "errors" / f"rank{rank}.json", json.dumps({**report, "traceback": full}))
-        print(full, file=sys.stderr)
+            _write_durably(folder / "errors" / f"rank{rank}.json", json.dumps({**report, "traceback": trace_text}))
+        print(trace_text, file=sys.stderr)
         raise
 
 
 def _write_durably(path: Path, text: str) -> None:
-    with replacing(path) as partial, open(partial, "w") as file:
+    with replacing(path) as partial_path, open(partial_path, "w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -147,8 +147,8 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
         from gnnqlab.launch.paced import pace
 
         # In a ring a worker sends to one peer at a time, else to all workers on other hosts at once.
-        others = workers - workers // link.hosts
-        pace(link, rank, workers, at_once=1 if config["train"]["transport"] == "ring" else others)
+        remote_workers = workers - workers // link.hosts
+        pace(link, rank, workers, at_once=1 if config["train"]["transport"] == "ring" else remote_workers)
     train(run_config, folder, rank, workers, heartbeat)
     sys.stdout.flush()
     heartbeat.phase("done")  # from here on an error of this process no longer fails the run

@@ -67,5 +67,5 @@ def import_path() -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[2])
     if root in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         return {}
-    present = os.environ.get("PYTHONPATH", "")
-    return {} if root in present.split(os.pathsep) else {"PYTHONPATH": os.pathsep.join(filter(None, (root, present)))}
+    paths = os.environ.get("PYTHONPATH", "")
+    return {} if root in paths.split(os.pathsep) else {"PYTHONPATH": os.pathsep.join(filter(None, (root, paths)))}

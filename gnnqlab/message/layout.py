@@ -116,9 +116,9 @@ class Layout:
         if row:
             assert isinstance(bits, Tensor) and offsets is not None
             bits, offsets = bits[row:], offsets[row:]
-        whole = slice(self.param_bytes, self.num_bytes)  # offsets count from the first payload byte of the message
-        widest = separate_widths[-1] // 2
-        yield Part(widest, slice(row, self.num_rows), slice(param, self.param_bytes), whole, bits, offsets)
+        payload = slice(self.param_bytes, self.num_bytes)  # offsets count from the first payload byte of the message
+        max_width = separate_widths[-1] // 2
+        yield Part(max_width, slice(row, self.num_rows), slice(param, self.param_bytes), payload, bits, offsets)
 
     def split(self, segment: Tensor) -> tuple[Tensor, Tensor]:
         """Return uint8 views of the parameters and of the payload of a message."""

@@ -56,16 +56,16 @@ class AttentionConvolution(nn.Module):
         """
         super().__init__()
         self.heads, self.mean = heads, mean
-        per_head = out_features if mean else out_features // heads
-        self.weight = nn.Parameter(glorot(in_features, heads * per_head, generator, gain=math.sqrt(2)))
-        self.a_source = nn.Parameter(glorot(heads, per_head, generator, gain=math.sqrt(2)))  # (K, D), D per head
-        self.a_target = nn.Parameter(glorot(heads, per_head, generator, gain=math.sqrt(2)))
+        head_features = out_features if mean else out_features // heads
+        self.weight = nn.Parameter(glorot(in_features, heads * head_features, generator, gain=math.sqrt(2)))
+        self.a_source = nn.Parameter(glorot(heads, head_features, generator, gain=math.sqrt(2)))  # (K, D), D per head
+        self.a_target = nn.Parameter(glorot(heads, head_features, generator, gain=math.sqrt(2)))
         self.bias = nn.Parameter(torch.zeros(out_features))
         self.weight_edge = self.a_edge = None
         if edge_features:
-            shape = edge_features, heads * per_head
+            shape = edge_features, heads * head_features
             self.weight_edge = nn.Parameter(glorot(*shape, generator, gain=math.sqrt(2)))  # (F, K D)
-            self.a_edge = nn.Parameter(glorot(heads, per_head, generator, gain=math.sqrt(2)))  # (K, D)
+            self.a_edge = nn.Parameter(glorot(heads, head_features, generator, gain=math.sqrt(2)))  # (K, D)
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
         # (N, in) -> (N, K D) -> (N, K, D): projected first, so rows of the output dimension are sent.
@@ -74,8 +74,8 @@ class AttentionConvolution(nn.Module):
             y = g.attend(z, self.a_source, self.a_target, slope=self.slope, exact=exact)  # (N, K, D)
         else:
             # Fold W_e and a_e into one weight per feature and head before any product over edges.
-            per_feature = (self.weight_edge.unflatten(1, self.a_edge.shape) * self.a_edge).sum(-1)  # (F, K)
-            of_edges = edge_features(g) @ per_feature  # (E, F) -> (E, K)
-            y = attend_edges(g, z, self.a_source, self.a_target, of_edges, slope=self.slope)
+            feature_weights = (self.weight_edge.unflatten(1, self.a_edge.shape) * self.a_edge).sum(-1)  # (F, K)
+            edge_logits = edge_features(g) @ feature_weights  # (E, F) -> (E, K)
+            y = attend_edges(g, z, self.a_source, self.a_target, edge_logits, slope=self.slope)
         # Heads (N, K, D) are averaged, -> (N, D), or concatenated, -> (N, K D).
         return g.rowwise(lambda y, bias: (y.mean(1) if self.mean else y.flatten(1)) + bias, y, self.bias)

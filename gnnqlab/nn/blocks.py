@@ -76,10 +76,12 @@ class BlockWeights:
         """Build a block from a CSR by target: ``indptr (T + 1,)`` and ``indices``, positions in ``sources``."""
         counts, targets = indptr.diff(), sources[: indptr.numel() - 1]  # (T,), (T,)
         # symmetric: (in-degree / sampled) / sqrt(d_out(u) d_in(v)); mean: (in-degree / sampled) / in-degree.
-        per_row = self._in_degrees[targets].sqrt() / counts.clamp(min=1)  # (T,)
-        symmetric = self._scale[sources][indices] * torch.repeat_interleave(per_row, counts)
-        mean = torch.repeat_interleave(1.0 / counts.clamp(min=1).double(), counts)  # (edges,)
-        return Block(indptr, indices.int(), {"symmetric": symmetric.float(), "mean": mean.float()}, sources)
+        row_factors = self._in_degrees[targets].sqrt() / counts.clamp(min=1)  # (T,)
+        symmetric_weights = self._scale[sources][indices] * torch.repeat_interleave(row_factors, counts)
+        mean_weights = torch.repeat_interleave(1.0 / counts.clamp(min=1).double(), counts)  # (edges,)
+        return Block(
+            indptr, indices.int(), {"symmetric": symmetric_weights.float(), "mean": mean_weights.float()}, sources
+        )
 
 
 def forward(network: ConvolutionStack, blocks: Sequence[Block], x: Tensor, *, drop: Drop) -> Tensor:
@@ -95,12 +97,12 @@ def forward(network: ConvolutionStack, blocks: Sequence[Block], x: Tensor, *, dr
         Logits of the last block's targets, float32 ``(T, C)``.
     """
     h = drop(x, network.input_dropout, 0, blocks[0].sources)  # (N, D)
-    last = len(network.convolutions) - 1
+    last_index = len(network.convolutions) - 1
     for index, (convolution, block) in enumerate(zip(network.convolutions, blocks, strict=True)):
         if index > 0:
             h = drop(h, network.dropout, index, block.sources)
         h = _convolve(convolution, block, h)  # (sources, D) -> (targets, O)
-        if index < last:
+        if index < last_index:
             norm = norm_of(network.norms, index)
             # Without a mask: dropout precedes the next layer, whose number enters the mask.
             h = step_by_step(
@@ -112,10 +114,10 @@ def forward(network: ConvolutionStack, blocks: Sequence[Block], x: Tensor, *, dr
 def _convolve(convolution: nn.Module, block: Block, h: Tensor) -> Tensor:
     if isinstance(convolution, GraphConvolution):
         return _sum(block, "symmetric", h, convolution.weight, convolution.projects_first) + convolution.bias
-    own = h[: block.num_targets]  # the targets are the first sources: (N, D) -> (T, D)
+    target_rows = h[: block.num_targets]  # the targets are the first sources: (N, D) -> (T, D)
     if isinstance(convolution, SageConvolution):
         neighbours = _sum(block, "mean", h, convolution.weight_neighbour, convolution.projects_first)
-        return own @ convolution.weight_self + neighbours + convolution.bias
+        return target_rows @ convolution.weight_self + neighbours + convolution.bias
     assert isinstance(convolution, AttentionConvolution)
     z = (h @ convolution.weight).unflatten(1, convolution.a_source.shape)  # (N, D) -> (N, K, F)
     source = (z * convolution.a_source).sum(-1)  # (N, K)

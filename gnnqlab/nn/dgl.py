@@ -121,9 +121,9 @@ class Tango:
             raise RuntimeError("a block cannot be opened while it is open; call tango() for another one")
         _install()
         self._open, self._paused = True, 0
-        no_ids = torch.empty(0, dtype=torch.int64)
+        empty_ids = torch.empty(0, dtype=torch.int64)
         # The number of the opening stands for the epoch, which has 32 bits.
-        self.products.begin(PassRows(no_ids, self.seed, next(_passes) % 2**32))
+        self.products.begin(PassRows(empty_ids, self.seed, next(_passes) % 2**32))
         for module in self.exact:
             self._hooks.append(module.register_forward_pre_hook(self._pause))
             self._hooks.append(module.register_forward_hook(self._resume, always_call=True))  # also after an exception
@@ -190,12 +190,12 @@ class Tango:
                 self._leave(kind)
                 return None
             self._take(kind)
-            flat = _flat(rows).contiguous()  # (n, columns)
+            matrix = _flat(rows).contiguous()  # (n, columns)
             if op == "copy_lhs":
-                return self.products.aggregate(edges.matrix, flat).view(-1, *rows.shape[1:])
+                return self.products.aggregate(edges.matrix, matrix).view(-1, *rows.shape[1:])
             # ``copy_rhs`` sums rows of edges: the incidence matrix has a column per edge.
-            at_nodes: Tensor = EdgeSum.apply(flat, edges.incidence, self.products)
-            return at_nodes.view(-1, *rows.shape[1:])
+            node_sums: Tensor = EdgeSum.apply(matrix, edges.incidence, self.products)
+            return node_sums.view(-1, *rows.shape[1:])
         heads = None if lhs is None or rhs is None or op != "mul" else _heads(lhs, rhs)
         if heads is None:
             self._leave(kind)
@@ -204,8 +204,8 @@ class Tango:
         self._take(kind)
         weights = edges.by_row(rhs.reshape(-1, heads))  # (E, K)
         # (N, K, D), (E, K) -> (targets, K, D).
-        summed: Tensor = WeightedSum.apply(weights, lhs.reshape(len(lhs), heads, -1), edges.matrix, self.products)
-        return summed.view(-1, *lhs.shape[1:])
+        sums: Tensor = WeightedSum.apply(weights, lhs.reshape(len(lhs), heads, -1), edges.matrix, self.products)
+        return sums.view(-1, *lhs.shape[1:])
 
     def numbers(self, gidx: Any, op: str, lhs: Tensor, rhs: Tensor) -> Tensor | None:
         """Compute DGL's ``gsddmm`` on both ends of edges, or return None unless it adds or multiplies equal shapes."""
@@ -213,14 +213,14 @@ class Tango:
             self._leave(op)
             return None
         self._take(op)
-        edges, inner = edges_of(gidx), lhs.shape[1:]
+        edges, inner_shape = edges_of(gidx), lhs.shape[1:]
         # ``dot`` sums over the last dimension; ``add`` has a result for each number.
-        columns = inner[-1] if op == "dot" and inner else 1
+        columns = inner_shape[-1] if op == "dot" and inner_shape else 1
         function = EdgeDot if op == "dot" else EdgeAdd
-        shape = (-1, math.prod(inner) // columns, columns) if op == "dot" else (-1, math.prod(inner))
-        found: Tensor = function.apply(lhs.reshape(shape), rhs.reshape(shape), edges.matrix, self.products)
+        shape = (-1, math.prod(inner_shape) // columns, columns) if op == "dot" else (-1, math.prod(inner_shape))
+        edge_values: Tensor = function.apply(lhs.reshape(shape), rhs.reshape(shape), edges.matrix, self.products)
         # Back to DGL's order of edges, and to its shape of results.
-        return edges.by_number(found).view(-1, *((*inner[:-1], 1) if op == "dot" else inner))
+        return edges.by_number(edge_values).view(-1, *((*inner_shape[:-1], 1) if op == "dot" else inner_shape))
 
     def _take(self, kind: str) -> None:
         self.quantized_products[kind] = self.quantized_products.get(kind, 0) + 1
@@ -378,8 +378,8 @@ def _gather_mm(original: Any) -> Any:
 def _gspmm(original: Any) -> Any:
     def gspmm(gidx: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Tensor | None) -> Any:
         block = _block()
-        found = None if block is None else block.sums(gidx, op, reduce_op, lhs_data, rhs_data)
-        return original(gidx, op, reduce_op, lhs_data, rhs_data) if found is None else found
+        sums = None if block is None else block.sums(gidx, op, reduce_op, lhs_data, rhs_data)
+        return original(gidx, op, reduce_op, lhs_data, rhs_data) if sums is None else sums
 
     return gspmm
 
@@ -387,14 +387,14 @@ def _gspmm(original: Any) -> Any:
 def _gsddmm(original: Any) -> Any:
     def gsddmm(gidx: Any, op: str, lhs_data: Any, rhs_data: Any, lhs_target: str = "u", rhs_target: str = "v") -> Any:
         block, ends = _block(), (lhs_target, rhs_target)
-        found = None
+        edge_values = None
         if block is not None and not block.exact_logits and op in ("add", "dot"):
             if ends == ("u", "v"):
-                found = block.numbers(gidx, op, lhs_data, rhs_data)
+                edge_values = block.numbers(gidx, op, lhs_data, rhs_data)
             elif ends == ("v", "u"):
-                found = block.numbers(gidx, op, rhs_data, lhs_data)  # both operations are symmetric
+                edge_values = block.numbers(gidx, op, rhs_data, lhs_data)  # both operations are symmetric
             else:
                 block._leave(op)
-        return original(gidx, op, lhs_data, rhs_data, lhs_target, rhs_target) if found is None else found
+        return original(gidx, op, lhs_data, rhs_data, lhs_target, rhs_target) if edge_values is None else edge_values
 
     return gsddmm

@@ -41,9 +41,9 @@ _known_edges: dict[int, TypedEdges] = {}
 
 def edges_of(gidx: Any) -> TypedEdges:
     """Return the edges of DGL's graph index of one edge type, cached."""
-    known = _known_edges.get(id(gidx))
-    if known is None:
-        known = _known_edges[id(gidx)] = TypedEdges(gidx)
+    edges = _known_edges.get(id(gidx))
+    if edges is None:
+        edges = _known_edges[id(gidx)] = TypedEdges(gidx)
         # Removed with the index, since a later object may have the same id().
         weakref.finalize(gidx, _known_edges.pop, id(gidx), None)
-    return known
+    return edges

@@ -37,8 +37,8 @@ class GraphConvolution(nn.Module):
     def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
         # Unless receivers apply dropout, which they could not do to projected rows.
         if self.projects_first and not g.aggregates_before_projection(x, dropout):
-            projected = g.linear(g.dropout(x, dropout), self.weight, exact=exact)  # (N, D) -> (N, O)
-            sums = g.aggregate(projected, alpha="symmetric", exact=exact)  # (N, O)
+            projected_rows = g.linear(g.dropout(x, dropout), self.weight, exact=exact)  # (N, D) -> (N, O)
+            sums = g.aggregate(projected_rows, alpha="symmetric", exact=exact)  # (N, O)
             return g.rowwise(torch.add, sums, self.bias)
         # Aggregates first: rows (N, D) are sent.
         return g.convolve(_dense(x), self.weight, self.bias, alpha="symmetric", dropout=dropout, exact=exact)
@@ -77,12 +77,12 @@ class SageConvolution(nn.Module):
         if self.projects_first and not g.aggregates_before_projection(x, dropout):
             x = g.dropout(x, dropout)
             x = g.exactly(x) if exact else x  # converted once for both products
-            projected = g.linear(x, self.weight_neighbour, exact=exact)  # (N, D) -> (N, O)
-            neighbours = g.aggregate(projected, alpha="mean", exact=exact)
+            projected_rows = g.linear(x, self.weight_neighbour, exact=exact)  # (N, D) -> (N, O)
+            neighbours = g.aggregate(projected_rows, alpha="mean", exact=exact)
             return g.rowwise(_sum, g.linear(x, self.weight_self, exact=exact), neighbours, self.bias)
         # Aggregates first; the term of the node itself needs no exchange and can be computed meanwhile.
-        weights, own = (self.weight_neighbour, self.bias), self.weight_self
-        return g.convolve(_dense(x), *weights, alpha="mean", self_weight=own, dropout=dropout, exact=exact)
+        weights, self_weight = (self.weight_neighbour, self.bias), self.weight_self
+        return g.convolve(_dense(x), *weights, alpha="mean", self_weight=self_weight, dropout=dropout, exact=exact)
 
 
 class Projection(nn.Module):
@@ -107,8 +107,8 @@ def glorot(in_features: int, out_features: int, generator: torch.Generator, *, g
     return torch.empty(in_features, out_features).uniform_(-bound, bound, generator=generator)
 
 
-def _sum(of_self: Tensor, neighbours: Tensor, bias: Tensor) -> Tensor:
-    return of_self + neighbours + bias
+def _sum(self_rows: Tensor, neighbours: Tensor, bias: Tensor) -> Tensor:
+    return self_rows + neighbours + bias
 
 
 def _dense(x: Tensor | SparseInput) -> Tensor:

@@ -31,9 +31,9 @@ def area_under_curve(positive: Tensor, negative: Tensor) -> float:
     if scores.isnan().any():
         raise ValueError("scores must be numbers, got NaN; lower the learning rate")
     _, place, counts = scores.unique(return_inverse=True, return_counts=True)
-    last = counts.cumsum(0).double()  # last rank of each group of ties
+    last_ranks = counts.cumsum(0).double()  # last rank of each group of ties
     # Mean rank of a group of ties: its last rank less half of the number of its other members.
-    ranks = (last - (counts.double() - 1) / 2)[place]
+    ranks = (last_ranks - (counts.double() - 1) / 2)[place]
     n, m = positive.numel(), negative.numel()
     return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
 
@@ -71,12 +71,12 @@ def negative_edges(sources: Tensor, targets: Tensor, num_nodes: int, *, count: i
         True
     """
     # A pair (u, v) is the integer u N + v: exclude all edges and the diagonal, since both ends must differ.
-    excluded = torch.cat([sources * num_nodes + targets, torch.arange(num_nodes) * (num_nodes + 1)]).unique()
-    if excluded.numel() >= num_nodes**2:
+    excluded_pairs = torch.cat([sources * num_nodes + targets, torch.arange(num_nodes) * (num_nodes + 1)]).unique()
+    if excluded_pairs.numel() >= num_nodes**2:
         raise ValueError(f"a pair without an edge must exist, got a complete graph of {num_nodes} nodes")
-    generator, found = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64)
+    generator, pairs = torch.Generator().manual_seed(seed), torch.empty(0, dtype=torch.int64)
     # Rejection sampling: sample pairs until enough have no edge.
-    while found.numel() < count:
+    while pairs.numel() < count:
         sample = torch.randint(num_nodes**2, (2 * count,), generator=generator)
-        found = torch.cat([found, sample[~torch.isin(sample, excluded)]])  # (pairs,)
-    return found[:count] // num_nodes, found[:count] % num_nodes
+        pairs = torch.cat([pairs, sample[~torch.isin(sample, excluded_pairs)]])  # (pairs,)
+    return pairs[:count] // num_nodes, pairs[:count] % num_nodes

@@ -230,8 +230,8 @@ class GraphPass(RowPasses):
         x, context = self._look(x, dropout, exact)
         operands = graph.adjacency(alpha), x.contiguous(), weight, bias, self_weight, context
         if self.observers.neighbours_summed:  # the fused convolution does not expose its sums
-            in_steps = _InSteps(graph.exchange.products, partial(self._sum, alpha))
-            return self._report(x, convolve_in_steps(in_steps, *operands), context)
+            convolution_steps = _InSteps(graph.exchange.products, partial(self._sum, alpha))
+            return self._report(x, convolve_in_steps(convolution_steps, *operands), context)
         return self._report(x, graph.exchange.convolve(*operands), context)
 
     def attend(
@@ -281,12 +281,12 @@ class GraphPass(RowPasses):
         if drop is None:
             return x
         # Rows precomputed by activate() are for the next operation only.
-        ahead, self._precomputed = self._precomputed, None
+        precomputed_dropout, self._precomputed = self._precomputed, None
         if isinstance(x, SparseInput):
             noise = {"seed": drop.seed, "epoch": drop.epoch, "stream": drop.stream}
             return drop.wrapper(partial(x.dropout, self.ids, p=p, **noise))
-        if ahead is not None and (dropped := ahead.take(x, drop)) is not None:
-            return dropped
+        if precomputed_dropout is not None and (dropped_rows := precomputed_dropout.take(x, drop)) is not None:
+            return dropped_rows
         return self._register(drop.own(x), drop.rows, x, self.ids)
 
     def aggregates_before_projection(self, x: Tensor | SparseInput, dropout: float) -> bool:
@@ -295,8 +295,8 @@ class GraphPass(RowPasses):
         This holds if receivers apply dropout: a projected row contains the mask of its epoch, which cannot be removed.
         Raw features are dropped by their owner and projected first in any case: they may have thousands of columns.
         """
-        dropped = self.training and dropout > 0.0 and x is not self.graph.features
-        return dropped and self.graph.exchange.aggregates_before_projection
+        has_dropout = self.training and dropout > 0.0 and x is not self.graph.features
+        return has_dropout and self.graph.exchange.aggregates_before_projection
 
     def _sum(self, alpha: str, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
         """Aggregate for a convolution in steps, and report the sums."""
@@ -322,14 +322,14 @@ class GraphPass(RowPasses):
     def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, AggregationContext]:
         """Return input rows and context of an aggregation; dropout is applied here, or later by the exchange."""
         drop = self._next_drop(p)
-        ahead, self._precomputed = self._precomputed, None
+        precomputed_dropout, self._precomputed = self._precomputed, None
         # Before dropout and exchange, so that both are in float32.
         x = to_float32(x) if exact else x
         if drop is None:
             return x, self._next_context(x, exact)
         # With stale or cached halo rows the exchange applies this epoch's mask, so rows are sent without it.
         if self.graph.exchange.uses_stale_rows:
-            return x, replace(self._next_context(x, exact), drop=drop, precomputed=ahead)
+            return x, replace(self._next_context(x, exact), drop=drop, precomputed=precomputed_dropout)
         x = self._register(drop.own(x), drop.rows, x, self.ids)  # recomputed with the same mask
         return x, self._next_context(x, exact)
 

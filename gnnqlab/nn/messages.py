@@ -73,8 +73,8 @@ class MessageConvolution(nn.Module):
             )
         self.sums: Literal["mean", "sum"] = sums
 
-        def matrix(before: int, after: int) -> nn.Parameter:
-            return nn.Parameter(glorot(before, after, generator, gain=math.sqrt(2)))
+        def matrix(rows: int, columns: int) -> nn.Parameter:
+            return nn.Parameter(glorot(rows, columns, generator, gain=math.sqrt(2)))
 
         self.weight_source, self.weight_target = matrix(in_features, hidden), matrix(in_features, hidden)
         self.weight_edge = matrix(edge_features, hidden)
@@ -87,10 +87,10 @@ class MessageConvolution(nn.Module):
         source = g.extend(g.linear(x, self.weight_source, exact=exact))  # (N, D) -> (N + H, hidden)
         target = g.linear(x, self.weight_target, self.bias_message, exact=exact)  # (N, hidden)
         adjacency = g.graph.adjacency(self.sums)
-        of_edges = features_of_edges(g)  # (E, F)
+        edge_inputs = features_of_edges(g)  # (E, F)
 
         def run(source: Tensor, target: Tensor) -> Tensor:
-            m = torch.addmm(sddmm_add(adjacency, source, target), of_edges, self.weight_edge)  # (E, hidden)
+            m = torch.addmm(sddmm_add(adjacency, source, target), edge_inputs, self.weight_edge)  # (E, hidden)
             return aggregate(adjacency.by_edge, functional.relu(m)) @ self.weight_message  # (E, hidden) -> (N, O)
 
         messages = run_in_phase(g.clock, "products", run, source, target)

@@ -47,14 +47,14 @@ def run_in_phase(clock: PassClock | None, phase: str, compute: Callable[..., T],
         # The node of a timed input starts its own phase. Leaves (parameters) have no node, and a hook would persist.
         if isinstance(x, Tensor) and x.grad_fn is not None and not hasattr(x, _TIMED):
             x.grad_fn.register_prehook(clock.enter_hook("other"))
-    outer = clock.enter(phase)
+    outer_phase = clock.enter(phase)
     try:
         out = compute(*inputs)
     finally:
         # Also after an error, so that the phase of the caller continues.
-        clock.enter(outer)
-    for each in out if isinstance(out, tuple) else (out,):
-        if isinstance(each, Tensor) and each.grad_fn is not None:
-            each.grad_fn.register_prehook(clock.enter_hook(phase))
-            setattr(each, _TIMED, True)  # its own backward phase starts at this node
+        clock.enter(outer_phase)
+    for result in out if isinstance(out, tuple) else (out,):
+        if isinstance(result, Tensor) and result.grad_fn is not None:
+            result.grad_fn.register_prehook(clock.enter_hook(phase))
+            setattr(result, _TIMED, True)  # its own backward phase starts at this node
     return out

@@ -66,9 +66,9 @@ class RowPasses(ABC):
             ``h, h0 = g.residual(h, h0, 0.1)``
         """
         run = partial(self._products.residual, share=share)
-        joined, next_first = run_in_phase(self.clock, "elementwise", run, x, first)
+        result, next_first = run_in_phase(self.clock, "elementwise", run, x, first)
         # lerp(x, first, share) = (1 - share) x + share first.
-        return self._register(joined, partial(torch.lerp, weight=share), x, first), next_first
+        return self._register(result, partial(torch.lerp, weight=share), x, first), next_first
 
     def join(self, layers: Sequence[Tensor], how: str, *, dropout: float = 0.0) -> Tensor:
         """Compute ``dropout(join(layers))``: the concatenation of layers ``(N, D)``, or their elementwise maximum.
@@ -122,16 +122,16 @@ class RowPasses(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return the rows before dropout and the input of the next aggregation, both as in :meth:`activate`."""
         if (drop := self._drop_ahead(dropout)) is not None:
-            whole = self._activate_ahead(y, norm, activation, drop)
+            h = self._activate_ahead(y, norm, activation, drop)
             # Receivers apply dropout themselves, so both results are the rows before it.
-            return whole, whole
+            return h, h
         mask, affine = self._mask(dropout, aggregated_next=True), _affine(norm)
         run = partial(self._products.nodewise_both, activation=activation, mask=mask)
-        whole, dropped = run_in_phase(self.clock, "elementwise", run, y, affine)  # (N, D), (N, D)
+        h, dropped_rows = run_in_phase(self.clock, "elementwise", run, y, affine)  # (N, D), (N, D)
         recompute = partial(self._products.nodewise, activation=activation)
         # Each result has its own recomputation from y: without the mask, and with it.
-        self._register(whole, partial(recompute, mask=None), y, affine)
-        return whole, whole if dropped is whole else self._register(dropped, partial(recompute, mask=mask), y, affine)
+        self._register(h, partial(recompute, mask=None), y, affine)
+        return h, h if dropped_rows is h else self._register(dropped_rows, partial(recompute, mask=mask), y, affine)
 
     def remaining_dropout(self, dropout: float) -> float:
         """Return the dropout that an aggregation must still apply after :meth:`activate` with this probability."""
@@ -145,10 +145,10 @@ class RowPasses(ABC):
 
     def _activate_ahead(self, y: Tensor, norm: nn.LayerNorm | None, activation: str, drop: Drop) -> Tensor:
         run = partial(self._products.nodewise_both, activation=activation, mask=_mask_of(drop))
-        whole, dropped = run_in_phase(self.clock, "elementwise", run, y, _affine(norm))
+        h, dropped_rows = run_in_phase(self.clock, "elementwise", run, y, _affine(norm))
         # The rows are sent and cached before dropout; the dropped copy is for this worker's own sum.
-        self._precomputed = PrecomputedDropout(whole, dropped, drop)
-        return whole
+        self._precomputed = PrecomputedDropout(h, dropped_rows, drop)
+        return h
 
     def _mask(self, p: float, aggregated_next: bool) -> Mask | None:
         # Rows that receivers drop must not be dropped here, too.
@@ -171,5 +171,5 @@ def _mask_of(drop: Drop | None) -> Mask | None:
     return Mask(ids=drop.ids, p=drop.p, seed=drop.seed, epoch=drop.epoch, stream=drop.stream)
 
 
-def _joined(products: Products, how: str, mask: Mask | None, *layers: Tensor) -> Tensor:
-    return products.join(layers, how, mask=mask)
+def _joined(products: Products, kind: str, mask: Mask | None, *layers: Tensor) -> Tensor:
+    return products.join(layers, kind, mask=mask)

@@ -36,9 +36,9 @@ class SparseInput:
 
     def to_dense(self) -> Tensor:
         """Convert to a dense matrix, float32 ``(N, D)``."""
-        dense = torch.zeros(self.shape, device=self.values.device)
-        dense[self._row_of_value(), self.matrix.indices.long()] = self.values
-        return dense
+        rows = torch.zeros(self.shape, device=self.values.device)
+        rows[self._row_of_value(), self.matrix.indices.long()] = self.values
+        return rows
 
     def dropout(self, ids: Tensor, *, p: float, seed: int, epoch: int, stream: int) -> SparseInput:
         """Drop stored values with the mask that the dense matrix would have at their positions."""

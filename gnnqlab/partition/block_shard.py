@@ -40,9 +40,9 @@ class BlockMatrix(Adjacency):
     def to(self, device: torch.device | str) -> BlockMatrix:
         if torch.device(device) == self.device:
             return self
-        plain = Adjacency(*self.csr, num_columns=self.num_columns).to(device)
-        returning = None if self.returning is None else self.returning.to(device)
-        return BlockMatrix(*plain.csr, num_columns=self.num_columns, returning=returning)
+        adjacency = Adjacency(*self.csr, num_columns=self.num_columns).to(device)
+        out_edges = None if self.returning is None else self.returning.to(device)
+        return BlockMatrix(*adjacency.csr, num_columns=self.num_columns, returning=out_edges)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,10 +107,10 @@ class BlockShard(Shard):
 
     @property
     def _needs_others(self) -> Tensor:
-        needs = torch.zeros(self.block.numel(), dtype=torch.bool)
+        is_marginal = torch.zeros(self.block.numel(), dtype=torch.bool)
         rows = torch.repeat_interleave(torch.arange(self.block.numel()), self.indptr.diff())  # (E,) row of each in-edge
-        needs[rows[self._of_copies]] = True
-        return needs
+        is_marginal[rows[self._of_copies]] = True
+        return is_marginal
 
     @property
     def rows_by_kind(self) -> dict[str, int]:
@@ -126,16 +126,16 @@ class BlockShard(Shard):
 
     def gather(self, device: torch.device | str = "cpu") -> Plan:
         """Return the plan that reduces partial sums of the block at each node's master."""
-        own = self._slice(self.rank, device)
+        own_route = self._slice(self.rank, device)
         # Each member has partial sums of all rows of the block: a row's sum is completed at the row's master.
         send = tuple(self._slice(peer, device) for peer in self._members)
-        receive = tuple(replace(own, peer=peer) for peer in self._members)
+        receive = tuple(replace(own_route, peer=peer) for peer in self._members)
         return Plan(self.rank, self.workers, send=send, receive=receive, accumulate=True, parts=True)
 
     def scatter(self, device: torch.device | str = "cpu") -> Plan:
         """Return the plan that sends totals from masters to all workers that compute the block."""
-        own = self._slice(self.rank, device)
-        send = tuple(replace(own, peer=peer) for peer in self._members)
+        own_route = self._slice(self.rank, device)
+        send = tuple(replace(own_route, peer=peer) for peer in self._members)
         receive = tuple(self._slice(peer, device) for peer in self._members)
         return Plan(self.rank, self.workers, send=send, receive=receive, accumulate=False, to_all=True)
 
@@ -172,11 +172,11 @@ class BlockShard(Shard):
 
     def matrix(self, alpha: str) -> BlockMatrix:
         """Return this worker's rows of A and of its transpose, with weights α, ``(N, V)`` each."""
-        returning = Adjacency(
+        out_edges = Adjacency(
             self.leaving_indptr, self.leaving_indices, self._leaving_alpha(alpha), num_columns=self.num_columns
         )
         in_edges = self.indptr, self.indices, self.alpha(alpha)
-        return BlockMatrix(*in_edges, num_columns=self.num_columns, returning=returning)
+        return BlockMatrix(*in_edges, num_columns=self.num_columns, returning=out_edges)
 
     def _leaving_alpha(self, kind: str) -> Tensor:
         """Return α of the out-edges: source and destination are swapped."""
@@ -184,8 +184,8 @@ class BlockShard(Shard):
             # The mean divides by the in-degree of the destination, which is the column of an out-edge.
             alpha = divisors(self.in_degrees).reciprocal()[self.leaving_indices.long()]  # (V,) -> (E,)
             return (alpha if self.leaving_weights is None else alpha * self.leaving_weights).float()
-        transposed = self.leaving_indptr, self.leaving_indices, self.out_degrees, self.in_degrees
-        return aggregation_coefficients(kind, *transposed, self.leaving_weights)
+        structure = self.leaving_indptr, self.leaving_indices, self.out_degrees, self.in_degrees
+        return aggregation_coefficients(kind, *structure, self.leaving_weights)
 
 
 def block_sizes(num_nodes: int, blocks: int) -> Tensor:
@@ -223,23 +223,23 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
     first, last = int(firsts[row]), int(firsts[row + 1])
     block = torch.arange(first, last)
     nodes = torch.cat([block, torch.arange(first), torch.arange(last, num_nodes)])  # own block first
-    local = torch.empty(num_nodes, dtype=torch.int32)  # (V,) global id -> local id
-    local[nodes] = torch.arange(num_nodes, dtype=torch.int32)
+    local_ids = torch.empty(num_nodes, dtype=torch.int32)  # (V,) global id -> local id
+    local_ids[nodes] = torch.arange(num_nodes, dtype=torch.int32)
 
     source = graph.indices.long()
     target = torch.repeat_interleave(torch.arange(num_nodes), graph.in_degrees)  # (E,) in the order of indices
     # CSR by destination for the forward pass, by source for the backward pass.
-    in_edges, out_edges = (_rows(*ends, first, last, local) for ends in ((target, source), (source, target)))
+    in_edges, out_edges = (_rows(*ends, first, last, local_ids) for ends in ((target, source), (source, target)))
     masters = owner[block] == rank
-    others = owner != rank
+    is_remote = owner != rank
     return BlockShard(
         **graph_fields(graph, rows=block, nodes=nodes, edges=in_edges[2], masters=masters),
         rank=rank,
         workers=workers,
         num_central=0,
         owned=block[masters],
-        halo=others.nonzero().flatten(),
-        halo_splits=owner[others].bincount(minlength=workers),
+        halo=is_remote.nonzero().flatten(),
+        halo_splits=owner[is_remote].bincount(minlength=workers),
         boundary=torch.arange(int(masters.sum())).repeat(workers - 1),  # all masters, to every other worker
         boundary_splits=masters.sum() * (torch.arange(workers) != rank),
         indptr=in_edges[0],
@@ -254,11 +254,11 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
     )
 
 
-def _rows(rows: Tensor, columns: Tensor, first: int, last: int, local: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _rows(rows: Tensor, columns: Tensor, first: int, last: int, local_ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the CSR of the edges with rows in ``[first, last)``, columns as local ids, and the edges' indices."""
     edges = ((rows >= first) & (rows < last)).nonzero().flatten()  # ascending indices of the edges
     local_rows = rows[edges] - first
     order = torch.argsort(local_rows, stable=True)  # stable: a row's edges stay in the graph's order
     indptr = torch.zeros(last - first + 1, dtype=torch.int64)
     indptr[1:] = local_rows.bincount(minlength=last - first).cumsum(0)
-    return indptr, local[columns[edges[order]]], edges[order]
+    return indptr, local_ids[columns[edges[order]]], edges[order]

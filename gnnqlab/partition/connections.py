@@ -83,10 +83,10 @@ def count_met(cut: VertexCut, graph: Graph, *, per_host: int) -> Met:
     # Within a host copies send to their representative, which alone sends to the master.
     receiver = torch.where(relay == worker, cut.owner[node], relay)
     # Rows [sender, receiver], (P, P).
-    gathered = torch.bincount(worker * workers + receiver, minlength=workers**2).view(workers, workers)
-    gathered.fill_diagonal_(0)  # a worker sends nothing to itself
+    gathered_rows = torch.bincount(worker * workers + receiver, minlength=workers**2).view(workers, workers)
+    gathered_rows.fill_diagonal_(0)  # a worker sends nothing to itself
     # Totals take the way back, between the same pairs of workers.
-    rows, host = gathered + gathered.T, torch.arange(workers) // per_host
+    rows, host = gathered_rows + gathered_rows.T, torch.arange(workers) // per_host
     inner = rows * (host[:, None] == host[None, :])
     outer = rows - inner
     # Sums of rows: what one worker sends.
@@ -112,15 +112,15 @@ def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = N
     node, worker = copies_of(cut, graph)
     master = cut.owner[node]
     # Rows [mirror's worker, master's worker], (P, P).
-    gathered = torch.bincount(worker * workers + master, minlength=workers**2).view(workers, workers)
-    gathered.fill_diagonal_(0)  # masters send no partial sum to themselves
-    rows = gathered + gathered.T  # mirrors send partial sums, masters send totals
+    gathered_rows = torch.bincount(worker * workers + master, minlength=workers**2).view(workers, workers)
+    gathered_rows.fill_diagonal_(0)  # masters send no partial sum to themselves
+    rows = gathered_rows + gathered_rows.T  # mirrors send partial sums, masters send totals
     host = torch.arange(workers) // per_host
     inner = rows * (host[:, None] == host[None, :])  # rows between workers of one host
     outer = rows - inner
     number = torch.bincount(node, minlength=graph.num_nodes)  # (N,) copies of each node
-    owned = torch.bincount(cut.owner, minlength=workers)
-    alone = torch.bincount(cut.owner[number == 1], minlength=workers)  # (P,) masters without mirrors
+    num_owned = torch.bincount(cut.owner, minlength=workers)
+    num_central = torch.bincount(cut.owner[number == 1], minlength=workers)  # (P,) masters without mirrors
     source, target = graph.indices.long(), torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
     edges = torch.bincount(cut.part[source != target].long(), minlength=workers).double()  # (P,)
     cut_edges = int((cut.owner[source] != cut.owner[target]).sum())
@@ -134,9 +134,9 @@ def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = N
         outer=int(outer.sum()),
         most_inner=int(inner.sum(1).max()),
         most_outer=int(outer.sum(1).max()),
-        node_imbalance=float(owned.max() / owned.double().mean()) if graph.num_nodes else 1.0,
+        node_imbalance=float(num_owned.max() / num_owned.double().mean()) if graph.num_nodes else 1.0,
         edge_imbalance=float(edges.max() / edges.mean()) if float(edges.sum()) else 1.0,
         marginal_share=int((number > 1).sum()) / nodes,
         halo_rows=rows,
-        rows_by_kind={"central": alone, "marginal": owned - alone, "mirrors": gathered.sum(1)},
+        rows_by_kind={"central": num_central, "marginal": num_owned - num_central, "mirrors": gathered_rows.sum(1)},
     )

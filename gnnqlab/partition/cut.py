@@ -60,8 +60,8 @@ class Cut(ABC):
         fields: dict[str, Any] = {
             name: torch.from_numpy(array) if array.ndim else array.item() for name, array in arrays.items()
         }
-        empty = [name for name, value in fields.items() if isinstance(value, str) and not value]
-        return cls(**{**fields, **dict.fromkeys(empty)})
+        empty_names = [name for name, value in fields.items() if isinstance(value, str) and not value]
+        return cls(**{**fields, **dict.fromkeys(empty_names)})
 
 
 CUTS = {
@@ -141,8 +141,8 @@ class NodeCut(Cut):
         if self.owner.dtype != torch.int64 or self.owner.dim() != 1:
             raise ValueError(f"owner must be an int64 vector, got {self.owner.dtype} {tuple(self.owner.shape)}")
         if self.owner.numel() and not 0 <= int(self.owner.min()) <= int(self.owner.max()) < self.workers:
-            found = f"from {int(self.owner.min())} to {int(self.owner.max())}"
-            raise ValueError(f"owners must lie in [0, {self.workers}), got values {found}")
+            bounds = f"from {int(self.owner.min())} to {int(self.owner.max())}"
+            raise ValueError(f"owners must lie in [0, {self.workers}), got values {bounds}")
 
     def shard(self, graph: Graph, rank: int) -> Shard:
         """Build one worker's shard: its owned nodes, their in-edges, and the halo nodes that these need.

@@ -60,10 +60,10 @@ class DNE(Partitioner):
         edges = undirected(graph)
         # P parts of this size hold all edges, so in every round some part takes a free edge, and the loop ends.
         room = math.ceil(self.balance * len(edges.ends) / workers)
-        grown = _Growth(edges.ends, graph.num_nodes, workers, room, np.random.default_rng(self.seed))
-        while grown.free:
-            grown.round(self.lam)
-        return edges.cut(np.array(grown.part, np.int32), graph, workers)
+        growth = _Growth(edges.ends, graph.num_nodes, workers, room, np.random.default_rng(self.seed))
+        while growth.free:
+            growth.round(self.lam)
+        return edges.cut(np.array(growth.part, np.int32), graph, workers)
 
 
 class _Growth:
@@ -90,51 +90,51 @@ class _Growth:
             for number in range(len(self.loads)) if self.loads[number] < self.room
             for node in self._select_nodes(number, lam)
         ]  # fmt: skip
-        new: list[int] = []
+        new_nodes: list[int] = []
         for index in self.rng.permutation(len(requests)).tolist():  # random order: no part is preferred
             node, number = requests[index]
-            for edge, other in self.near[node]:
+            for edge, neighbour in self.near[node]:
                 if self.part[edge] < 0 and self.loads[number] < self.room:
                     # Nodes that get their first edge on this part.
-                    new += [end for end in (node, other) if not self.copies[end] >> number & 1]
-                    self._give(edge, node, other, number)
+                    new_nodes += [end for end in (node, neighbour) if not self.copies[end] >> number & 1]
+                    self._give(edge, node, neighbour, number)
         # Edges that need no further copy: both ends are on one part already.
-        for node in dict.fromkeys(new):
-            for edge, other in self.near[node]:
-                shared = self.copies[node] & self.copies[other]
-                if self.part[edge] >= 0 or not shared:
+        for node in dict.fromkeys(new_nodes):
+            for edge, neighbour in self.near[node]:
+                parts = self.copies[node] & self.copies[neighbour]
+                if self.part[edge] >= 0 or not parts:
                     continue
                 # The least loaded part with a copy of both ends.
-                load, number = min((load, number) for number, load in enumerate(self.loads) if shared >> number & 1)
+                load, number = min((load, number) for number, load in enumerate(self.loads) if parts >> number & 1)
                 if load < self.room:
-                    self._give(edge, node, other, number)
+                    self._give(edge, node, neighbour, number)
 
     def _select_nodes(self, number: int, lam: float) -> list[int]:
         """Return the nodes of a part's boundary with the fewest free edges, or a seed."""
         heap, bit = self.boundary[number], 1 << number
         quota = max(1, int(lam * len(heap)))
-        found: list[int] = []
-        while heap and len(found) < quota:
-            left, node = heapq.heappop(heap)
+        nodes: list[int] = []
+        while heap and len(nodes) < quota:
+            edges_left, node = heapq.heappop(heap)
             # Nodes without free edges, and nodes of this part's core, cannot grow the part.
             if self.left[node] and not self.moved[node] & bit:
-                if left != self.left[node]:  # outdated count: other parts took edges since the push
+                if edges_left != self.left[node]:  # outdated count: other parts took edges since the push
                     heapq.heappush(heap, (self.left[node], node))
                     continue
                 self.moved[node] |= bit
-                found.append(node)
-        if not found:
+                nodes.append(node)
+        if not nodes:
             # The boundary is empty: start at the next node with free edges, which only decrease, so none is missed.
             while self.next_seed < len(self.seeds) and not self.left[self.seeds[self.next_seed]]:
                 self.next_seed += 1
-            found = self.seeds[self.next_seed : self.next_seed + 1].tolist()
-        return found
+            nodes = self.seeds[self.next_seed : self.next_seed + 1].tolist()
+        return nodes
 
-    def _give(self, edge: int, node: int, other: int, number: int) -> None:
+    def _give(self, edge: int, node: int, neighbour: int, number: int) -> None:
         self.part[edge] = number
         self.loads[number] += 1
         self.free -= 1
-        for end in (node, other):
+        for end in (node, neighbour):
             self.left[end] -= 1
             if not self.copies[end] >> number & 1:
                 self.copies[end] |= 1 << number

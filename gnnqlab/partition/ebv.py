@@ -59,9 +59,9 @@ class EBV(Partitioner):
             raise ValueError(f"EBV host_term must be one of {_HOST_TERMS}, got {self.host_term!r}")
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"EBV gamma must lie in [0, 1], got {self.gamma}")
-        for name, least in (("alpha", 0), ("beta", 0), ("slack", 0), ("passes", 0)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"EBV {name} must be at least {least}, got {getattr(self, name)}")
+        for name, minimum in (("alpha", 0), ("beta", 0), ("slack", 0), ("passes", 0)):
+            if not getattr(self, name) >= minimum:
+                raise ValueError(f"EBV {name} must be at least {minimum}, got {getattr(self, name)}")
         if self.hosts is not None and self.hosts < 1:
             raise ValueError(f"EBV hosts must be at least 1, got {self.hosts}")
 

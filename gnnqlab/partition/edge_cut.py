@@ -93,9 +93,9 @@ class Random(Partitioner):
         """
         check_workers(graph, workers)
         generator = torch.Generator().manual_seed(self.seed)
-        shuffled = torch.randperm(graph.num_nodes, generator=generator)
+        order = torch.randperm(graph.num_nodes, generator=generator)
         owner = torch.empty(graph.num_nodes, dtype=torch.int64)
-        owner[shuffled] = torch.arange(graph.num_nodes) % workers  # (N,) equal shares, up to one node
+        owner[order] = torch.arange(graph.num_nodes) % workers  # (N,) equal shares, up to one node
         return NodeCut(owner=owner, workers=workers)
 
     def assign(self, graph: Graph, workers: int) -> Tensor:

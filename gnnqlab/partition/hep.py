@@ -65,10 +65,10 @@ class HEP(Partitioner):
         add_copies(copies, Ends(ends.u[has_part], ends.v[has_part]), part[has_part])
         loads = np.bincount(part[has_part], minlength=workers).astype(np.int64)  # (P,)
         # HDRF: first the edges that no part took, then those between hubs, both with the replicas made so far.
-        for rest in (np.flatnonzero(~has_part & ~hub_edges), np.flatnonzero(hub_edges)):
+        for indices in (np.flatnonzero(~has_part & ~hub_edges), np.flatnonzero(hub_edges)):
             # The limit exceeds an even share by one edge because NE++ fills parts up to E // P + 1 edges.
-            part[rest] = place_by_worth(
-                edges.in_order(rest), copies, loads, limit=math.ceil(len(ends) / workers) + 1, lam=self.lam, eps=1.0,
+            part[indices] = place_by_worth(
+                edges.in_order(indices), copies, loads, limit=math.ceil(len(ends) / workers) + 1, lam=self.lam, eps=1.0,
                 degrees=degrees,
             )  # fmt: skip
         return edges.cut(part, graph, workers, copies=copies)
@@ -82,12 +82,12 @@ def incidence(ends: Ends, nodes: int, kept: NDArray[np.bool_]) -> list[list[tupl
         nodes: number of nodes N.
         kept: True for selected edges, ``(E,)``.
     """
-    found: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
+    incident_edges: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
     edges = np.flatnonzero(kept)
     for edge, u, v in zip(edges.tolist(), ends.u[edges].tolist(), ends.v[edges].tolist()):
-        found[u].append((edge, v))
-        found[v].append((edge, u))
-    return found
+        incident_edges[u].append((edge, v))
+        incident_edges[v].append((edge, u))
+    return incident_edges
 
 
 def grow(ends: Ends, hub: NDArray[np.bool_], between: NDArray[np.bool_], parts: int) -> NDArray[np.int32]:
@@ -102,10 +102,10 @@ def grow(ends: Ends, hub: NDArray[np.bool_], between: NDArray[np.bool_], parts: 
     Returns:
         The part of each edge, int32 ``(E,)``; -1 if unassigned.
     """
-    growing = _Growing(ends, hub, between, parts)
+    state = _Growing(ends, hub, between, parts)
     for number in range(parts - 1):
-        growing.fill(number)
-    return np.array(growing.part, np.int32)
+        state.fill(number)
+    return np.array(state.part, np.int32)
 
 
 class _Growing:
@@ -143,24 +143,24 @@ class _Growing:
                 node = self.seed
                 self._join(node, number)
             self.core[node] = number
-            for edge, other in self.near[node]:
-                if self.part[edge] < 0 and self.joined[other] != number:
-                    self._join(other, number)
+            for edge, neighbour in self.near[node]:
+                if self.part[edge] < 0 and self.joined[neighbour] != number:
+                    self._join(neighbour, number)
 
     def _join(self, node: int, number: int) -> None:
         """Move a node to the boundary, and assign its edges to boundary, core and hubs to the part."""
         self.joined[node] = number
-        for edge, other in self.near[node]:
-            if self.part[edge] >= 0 or not (self.hub[other] or self.joined[other] == number):
+        for edge, neighbour in self.near[node]:
+            if self.part[edge] >= 0 or not (self.hub[neighbour] or self.joined[neighbour] == number):
                 continue
             # The remaining edges of a full part go to the next one.
             target = number if self.loads[number] < self.room else number + 1
             self.part[edge] = target
             self.loads[target] += 1
             self.left[node] -= 1
-            self.left[other] -= 1
+            self.left[neighbour] -= 1
             # Its count has fallen: push it again; the entry with the higher count is skipped as outdated.
-            if not self.hub[other] and self.core[other] != number and self.left[other]:
-                heapq.heappush(self.heap, (self.left[other], other))
+            if not self.hub[neighbour] and self.core[neighbour] != number and self.left[neighbour]:
+                heapq.heappush(self.heap, (self.left[neighbour], neighbour))
         if self.left[node]:
             heapq.heappush(self.heap, (self.left[node], node))

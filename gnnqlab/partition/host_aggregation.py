@@ -65,11 +65,11 @@ def representatives(ids: Tensor, held: Tensor, master: Tensor, hosts: int) -> Te
     count = by_host.sum(2)  # (R, G)
     turn = ids[:, None] % count.clamp(min=1)  # (R, G); clamped, since hosts without a copy are masked below
     # The copy whose running count on its host is turn + 1, i.e. number ``turn`` of them.
-    chosen = (by_host & (by_host.cumsum(2) == turn[:, :, None] + 1)).int().argmax(2)  # (R, G, P / G) -> (R, G)
-    found = torch.where(count > 0, chosen + per_host * torch.arange(hosts), -1)  # (R, G)
+    copy_index = (by_host & (by_host.cumsum(2) == turn[:, :, None] + 1)).int().argmax(2)  # (R, G, P / G) -> (R, G)
+    representative = torch.where(count > 0, copy_index + per_host * torch.arange(hosts), -1)  # (R, G)
     # On its host the master itself stands for the node: the sum of all hosts is formed there.
-    found[torch.arange(ids.numel()), master // per_host] = master
-    return found
+    representative[torch.arange(ids.numel()), master // per_host] = master
+    return representative
 
 
 def direct_legs(shard: ReplicaShard, device: torch.device | str = "cpu") -> tuple[Leg, ...]:
@@ -96,44 +96,44 @@ def hierarchical_legs(shard: ReplicaShard, hosts: int, device: torch.device | st
     own_host, all_hosts = rank // per_host, torch.arange(workers) // per_host  # all_hosts (P,)
     # Sort rows by node id, so that both ends of a route use the same order.
     rows = torch.argsort(shard.row_ids)
-    ids, held, fills = shard.row_ids[rows], shard.copies[rows] > 0, shard.copies[rows] > 1  # (R,), (R, P), (R, P)
+    ids, copies, has_terms = shard.row_ids[rows], shard.copies[rows] > 0, shard.copies[rows] > 1  # (R,), (R, P), (R, P)
     mirror_master = torch.repeat_interleave(torch.arange(workers), shard.halo_splits)  # (H,)
     master = torch.cat([torch.full((shard.num_owned,), rank), mirror_master])[rows]  # (R,)
-    representative = representatives(ids, held, master, hosts)  # (R, G)
+    representative = representatives(ids, copies, master, hosts)  # (R, G)
     is_relay, is_remote = representative[:, own_host] == rank, master // per_host != own_host  # (R,), (R,)
     # A representative sends its host's sum, which has terms if any copy on the host has neighbours.
-    on_host = fills.view(-1, hosts, per_host).any(2)[:, all_hosts]  # (R, P) -> (R, G) -> (R, P)
+    on_host = has_terms.view(-1, hosts, per_host).any(2)[:, all_hosts]  # (R, P) -> (R, G) -> (R, P)
 
-    def route(peer: int, chosen: Tensor) -> Route:
-        return Route(peer=peer, rows=rows[chosen].to(device), ids=ids[chosen].to(device), first=None)
+    def route(peer: int, mask: Tensor) -> Route:
+        return Route(peer=peer, rows=rows[mask].to(device), ids=ids[mask].to(device), first=None)
 
     peers = [(rank + k) % workers for k in range(1, workers)]  # each worker starts with another peer
     host_peers = [peer for peer in peers if peer // per_host == own_host]
-    none = torch.zeros_like(is_relay)  # (R,) without rows
+    no_rows = torch.zeros_like(is_relay)  # (R,) without rows
     # Receivers and senders of each row's partial sums, within the host (inner) and between hosts (outer).
-    inner_send = {peer: representative[:, own_host] == peer if peer in host_peers else none for peer in peers}
-    inner_receive = {peer: is_relay & held[:, peer] if peer in host_peers else none for peer in peers}
+    inner_send = {peer: representative[:, own_host] == peer if peer in host_peers else no_rows for peer in peers}
+    inner_receive = {peer: is_relay & copies[:, peer] if peer in host_peers else no_rows for peer in peers}
     outer_send = {peer: is_relay & is_remote & (master == peer) for peer in peers}
     senders = (master == rank)[:, None] & (representative[:, all_hosts] == torch.arange(workers))  # (R, P)
-    outer_receive = {peer: none if peer in host_peers else senders[:, peer] for peer in peers}
+    outer_receive = {peer: no_rows if peer in host_peers else senders[:, peer] for peer in peers}
     inner, outer = (
-        (tuple(route(peer, one[peer]) for peer in peers), tuple(route(peer, other[peer]) for peer in peers))
-        for one, other in ((inner_send, inner_receive), (outer_send, outer_receive))
+        (tuple(route(peer, send[peer]) for peer in peers), tuple(route(peer, receive[peer]) for peer in peers))
+        for send, receive in ((inner_send, inner_receive), (outer_send, outer_receive))
     )
     gathers = (
-        _gather(rank, workers, *inner, torch.cat([fills[inner_receive[peer], peer] for peer in peers]), exact=True),
+        _gather(rank, workers, *inner, torch.cat([has_terms[inner_receive[peer], peer] for peer in peers]), exact=True),
         _gather(rank, workers, *outer, torch.cat([on_host[outer_receive[peer], peer] for peer in peers]), exact=False),
     )
     # Totals take the way back: from masters to representatives, then from these to the copies on their hosts.
     scatters = (
-        Leg(Plan(rank, workers, send=gets, receive=sends, accumulate=False, to_all=True, exact=exact))
-        for (sends, gets), exact in ((outer, False), (inner, True))
+        Leg(Plan(rank, workers, send=receives, receive=sends, accumulate=False, to_all=True, exact=exact))
+        for (sends, receives), exact in ((outer, False), (inner, True))
     )
     return (*gathers, *scatters)
 
 
 def _gather(
-    rank: int, workers: int, send: Iterable[Route], receive: Iterable[Route], summed: Tensor, *, exact: bool
+    rank: int, workers: int, send: Iterable[Route], receive: Iterable[Route], has_terms: Tensor, *, exact: bool
 ) -> Leg:
     send, receive = tuple(send), tuple(receive)
     # The stacked buffer has the rows of one route after those of another, in the order of the peers.
@@ -144,5 +144,5 @@ def _gather(
         first += route.num_rows
     joins = torch.cat([route.rows for route in receive]) if receive else torch.empty(0, dtype=torch.int64)  # (B,)
     plan = Plan(rank, workers, send=send, receive=receive, accumulate=True, parts=True, exact=exact)
-    stacked = replace(plan, receive=tuple(places), accumulate=False)
-    return Leg(plan, stacked, joins, summed.to(joins.device))
+    stacked_plan = replace(plan, receive=tuple(places), accumulate=False)
+    return Leg(plan, stacked_plan, joins, has_terms.to(joins.device))

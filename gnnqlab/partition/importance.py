@@ -30,9 +30,9 @@ def importance(in_degrees: Tensor) -> Tensor:
     if in_degrees.numel() == 0:
         return torch.empty(0)
     sorted_degrees = in_degrees.sort().values  # (B,)
-    below = torch.searchsorted(sorted_degrees, in_degrees)  # number of smaller degrees
+    num_smaller = torch.searchsorted(sorted_degrees, in_degrees)  # number of smaller degrees
     below_largest = int(torch.searchsorted(sorted_degrees, sorted_degrees[-1]))
     # All degrees are equal, hence all are the largest.
     if below_largest == 0:
         return torch.ones(in_degrees.numel())
-    return below.float() / below_largest
+    return num_smaller.float() / below_largest

@@ -48,7 +48,7 @@ class LinkShare:
     def save(self, path: Path) -> None:
         """Write the share atomically to an ``.npz`` file without pickles."""
         arrays = {field.name: getattr(self, field.name).numpy() for field in fields(self)}
-        with replacing(path) as partial, partial.open("wb") as file:
+        with replacing(path) as partial_path, partial_path.open("wb") as file:
             np.savez(file, **arrays)
 
     @classmethod
@@ -75,29 +75,29 @@ def share_links(split: LinkSplit, owner: Tensor, workers: int) -> list[LinkShare
         (1, 1)
     """
     source_owner = owner[split.sources]
-    learnt = split.kinds == TRAIN
+    is_learnt = split.kinds == TRAIN
     # Validation and test links are all scored, of the training links a sample.
-    scored = ~learnt | split.scored
+    is_scored = ~is_learnt | split.scored
     kinds = split.kinds.long().bincount(minlength=3)
     counts = torch.cat([kinds, split.scored.sum().reshape(1)])  # (3,) and (1,) -> (4,)
     # Embeddings are exchanged once per pair of worker and node, however many links share the node.
-    remote = {"learnt": _remote_rows(split, owner, learnt), "scored": _remote_rows(split, owner, scored)}
+    remote_rows = {"learnt": _remote_rows(split, owner, is_learnt), "scored": _remote_rows(split, owner, is_scored)}
     shares = []
     for rank in range(workers):
-        mine = (source_owner == rank).nonzero().flatten()  # ascending numbers of the links
+        link_numbers = (source_owner == rank).nonzero().flatten()  # ascending numbers of the links
         sends: dict[str, Tensor] = {}
-        for what, (receivers, ids) in remote.items():
-            sent = owner[ids] == rank  # rows owned by this rank that others need
-            sends[f"{what}_sends"] = ids[sent]
-            sends[f"{what}_send_splits"] = receivers[sent].bincount(minlength=workers)  # (P,)
+        for kind, (receivers, ids) in remote_rows.items():
+            is_sent = owner[ids] == rank  # rows owned by this rank that others need
+            sends[f"{kind}_sends"] = ids[is_sent]
+            sends[f"{kind}_send_splits"] = receivers[is_sent].bincount(minlength=workers)  # (P,)
         shares.append(
             LinkShare(
                 owner=owner.to(torch.int32),
-                sources=split.sources[mine],
-                targets=split.targets[mine],
-                numbers=mine,
-                kinds=split.kinds[mine],
-                scored=split.scored[mine],
+                sources=split.sources[link_numbers],
+                targets=split.targets[link_numbers],
+                numbers=link_numbers,
+                kinds=split.kinds[link_numbers],
+                scored=split.scored[link_numbers],
                 counts=counts,
                 **sends,
             )
@@ -105,11 +105,11 @@ def share_links(split: LinkSplit, owner: Tensor, workers: int) -> list[LinkShare
     return shares
 
 
-def _remote_rows(split: LinkSplit, owner: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+def _remote_rows(split: LinkSplit, owner: Tensor, link_mask: Tensor) -> tuple[Tensor, Tensor]:
     """Return the remote target rows that workers need, each pair once, ascending: ``(receivers, ids)``."""
-    sources, targets = split.sources[chosen], split.targets[chosen]
-    across = owner[sources] != owner[targets]
+    sources, targets = split.sources[link_mask], split.targets[link_mask]
+    is_remote = owner[sources] != owner[targets]
     nodes = owner.numel()
     # One integer per pair of receiver and node: unique() sorts by receiver, then by node, the order of the sends.
-    pairs = (owner[sources[across]] * nodes + targets[across]).unique()
+    pairs = (owner[sources[is_remote]] * nodes + targets[is_remote]).unique()
     return pairs // nodes, pairs % nodes

@@ -36,13 +36,13 @@ class MetisEdges:
 
         ends = (self.destination.numpy(), self.source.numpy())
         # (N, N), CSR by destination.
-        directed = sp.coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(self.num_nodes,) * 2).tocsr()
+        stored_matrix = sp.coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(self.num_nodes,) * 2).tocsr()
         # Only the structure counts; the int8 multiplicities of repeated edges could overflow, even to zero.
-        directed.data[:] = 1
-        symmetric = directed + directed.T.tocsr()  # an edge stored in both directions appears once
-        symmetric.sort_indices()
+        stored_matrix.data[:] = 1
+        matrix = stored_matrix + stored_matrix.T.tocsr()  # an edge stored in both directions appears once
+        matrix.sort_indices()
         # METIS counts in int32.
-        return symmetric.indptr.astype(np.int32, copy=False), symmetric.indices.astype(np.int32, copy=False)
+        return matrix.indptr.astype(np.int32, copy=False), matrix.indices.astype(np.int32, copy=False)
 
     def in_degrees(self) -> Tensor:
         return self.destination.bincount(minlength=self.num_nodes)
@@ -62,9 +62,9 @@ def metis_library(num_edges: int = 0) -> tuple[str, Callable[[MetisEdges, int, s
         RuntimeError: if no library for this many edges can be imported.
     """
     failures = []
-    for name, (load, run, most) in _LIBRARIES.items():
-        if num_edges >= most:
-            failures.append(f"{name}: supports fewer than {most:,} edges, counted both ways, got {num_edges:,}")
+    for name, (load, run, max_edges) in _LIBRARIES.items():
+        if num_edges >= max_edges:
+            failures.append(f"{name}: supports fewer than {max_edges:,} edges, counted both ways, got {num_edges:,}")
             continue
         try:
             library = load()
@@ -108,10 +108,10 @@ def _by_pymetis(pymetis: Any, edges: MetisEdges, parts: int, objective: str, bal
     weights = edges.in_degrees().to(torch.int32).numpy() if balance_edges else None
 
     def part_graph(recursive: bool, **options: int) -> Tensor:
-        found = pymetis.part_graph(
+        result = pymetis.part_graph(
             parts, adjacency, vweights=weights, recursive=recursive, options=pymetis.Options(seed=0, **options)
         )
-        return torch.from_numpy(np.asarray(found.vertex_part, dtype=np.int64))
+        return torch.from_numpy(np.asarray(result.vertex_part, dtype=np.int64))
 
     owner = part_graph(recursive=False, objtype=int(objective == "vol"))
     return owner if owner.bincount(minlength=parts).all() else part_graph(recursive=True)
@@ -141,7 +141,7 @@ def _dgl_is_silent() -> Iterator[None]:
         stack.enter_context(contextlib.redirect_stdout(_OtherThreads(sys.stdout)))
         stack.enter_context(contextlib.redirect_stderr(_OtherThreads(sys.stderr)))
         flush(None)  # flush earlier output of C, which would be discarded otherwise
-        saved = [os.dup(descriptor) for descriptor in (1, 2)]  # the real streams stay open for the restore
+        saved_descriptors = [os.dup(descriptor) for descriptor in (1, 2)]  # the real streams stay open for the restore
         try:
             with open(os.devnull, "w") as sink:
                 for descriptor in (1, 2):
@@ -150,9 +150,9 @@ def _dgl_is_silent() -> Iterator[None]:
         finally:
             # C's buffer still has DGL's lines: flush them into the sink before the restore.
             flush(None)
-            for descriptor, before in zip((1, 2), saved, strict=True):
-                os.dup2(before, descriptor)
-                os.close(before)
+            for descriptor, saved_descriptor in zip((1, 2), saved_descriptors, strict=True):
+                os.dup2(saved_descriptor, descriptor)
+                os.close(saved_descriptor)
 
 
 class _OtherThreads:

@@ -135,10 +135,10 @@ def partition(
             f"workers must equal hosts * per_host, got {workers} != {hosts} * {per_host}; pass either "
             "workers, or hosts and per_host"
         )
-    whole = load(graph)
-    warn_if_large(whole, workers)
-    cut = cut_graph(whole, on_hosts(partitioner or METIS(), hosts), workers)
-    return Parts(graph=whole, cut=cut, per_host=per_host)
+    loaded_graph = load(graph)
+    warn_if_large(loaded_graph, workers)
+    cut = cut_graph(loaded_graph, on_hosts(partitioner or METIS(), hosts), workers)
+    return Parts(graph=loaded_graph, cut=cut, per_host=per_host)
 
 
 def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:
@@ -164,8 +164,8 @@ _CUT = "cut.npz"
 def _keep(cut: Cut, folder: Path) -> None:
     """Store a cut unless there is one already; of concurrent writers the first wins."""
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / _CUT, first=True) as partial:
-        cut.save(partial)
+    with replacing(folder / _CUT, first=True) as partial_path:
+        cut.save(partial_path)
 
 
 def kept_library(folder: Path) -> str | None:
@@ -197,7 +197,7 @@ def warn_if_large(graph: Graph, workers: int) -> None:
     estimate = memory_estimate(graph.num_nodes, graph.num_edges, graph.num_features, workers)
     print(
         f"partitioning {graph.name} ({graph.num_nodes:,} nodes, {graph.num_edges:,} edges) into {workers}: about "
-        + ", ".join(f"{size / 2**30:.1f} GiB for the {what}" for what, size in estimate.items()),
+        + ", ".join(f"{size / 2**30:.1f} GiB for the {purpose}" for purpose, size in estimate.items()),
         file=sys.stderr,
         flush=True,
     )
@@ -205,8 +205,8 @@ def warn_if_large(graph: Graph, workers: int) -> None:
 
 def cache_folder() -> Path:
     """Return the cache folder of graphs and shards: ``$GNNQLAB_CACHE`` or ``~/.cache/gnnqlab``."""
-    chosen = os.environ.get("GNNQLAB_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "gnnqlab"
+    folder_text = os.environ.get("GNNQLAB_CACHE")
+    return Path(folder_text) if folder_text else Path.home() / ".cache" / "gnnqlab"
 
 
 def shard_folder(graph_hash: str, partitioner: Partitioner, workers: int) -> Path:
@@ -258,10 +258,10 @@ def store_shards(
     folder = shard_folder(graph.content_hash, partitioner, workers)
     if has_shards(folder, workers):
         return folder
-    with locked(folder.with_suffix(".lock")) as held:
+    with locked(folder.with_suffix(".lock")) as has_lock:
         if has_shards(folder, workers):  # another process stored them while this one waited for the lock
             return folder
-        if held:
+        if has_lock:
             # Without the lock another process may be writing these incomplete files.
             sweep(folder, shard_path(folder, "*").name)
         warn_if_large(graph, workers)

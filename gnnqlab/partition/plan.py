@@ -80,5 +80,5 @@ def _route_of(routes: tuple[Route, ...], peer: int, plan: Plan) -> Route:
     for route in routes:
         if route.peer == peer:
             return route
-    others = sorted(route.peer for route in routes)
-    raise ValueError(f"worker {plan.rank} exchanges rows with the workers {others}, got {peer}")
+    peers = sorted(route.peer for route in routes)
+    raise ValueError(f"worker {plan.rank} exchanges rows with the workers {peers}, got {peer}")

@@ -160,56 +160,56 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
     holder, node = pairs // num_nodes, pairs % num_nodes
     copies = node.bincount(minlength=num_nodes)  # number of copies of each node
 
-    mine = owner == rank
-    central = (mine & (copies == 1)).nonzero().flatten()
-    marginal = (mine & (copies > 1)).nonzero().flatten()
-    owned = torch.cat([central, marginal])
+    is_owned = owner == rank
+    central_ids = (is_owned & (copies == 1)).nonzero().flatten()
+    marginal_ids = (is_owned & (copies > 1)).nonzero().flatten()
+    owned_ids = torch.cat([central_ids, marginal_ids])
     local_nodes = node[holder == rank]
     halo = local_nodes[owner[local_nodes] != rank]
     halo = halo[torch.argsort(owner[halo], stable=True)]  # by the master's worker, ascending within one
-    nodes = torch.cat([owned, halo])
+    nodes = torch.cat([owned_ids, halo])
 
-    local = torch.full((num_nodes,), -1, dtype=torch.int32)  # global id -> local id
-    local[nodes] = torch.arange(nodes.numel(), dtype=torch.int32)
+    local_ids = torch.full((num_nodes,), -1, dtype=torch.int32)  # global id -> local id
+    local_ids[nodes] = torch.arange(nodes.numel(), dtype=torch.int32)
     # Ascending by holder, then by node: the order of the holder's own halo, so rows need no ids on the wire.
     is_mirror = (holder != rank) & (owner[node] == rank)
     boundary = node[is_mirror]
-    summed = torch.isin(pairs[is_mirror], receives)  # (B,) otherwise the mirror's partial sum is zero
+    is_summed = torch.isin(pairs[is_mirror], receives)  # (B,) otherwise the mirror's partial sum is zero
 
     replicas = torch.zeros(nodes.numel(), workers, dtype=torch.uint8)  # (R, P)
-    of_mine = local[node] >= 0  # replicas, on any worker, of the nodes of this shard
-    has_edges = torch.isin(pairs[of_mine], receives)
-    replicas[local[node[of_mine]].long(), holder[of_mine]] = 1 + has_edges.to(torch.uint8)
+    is_local = local_ids[node] >= 0  # replicas, on any worker, of the nodes of this shard
+    has_edges = torch.isin(pairs[is_local], receives)
+    replicas[local_ids[node[is_local]].long(), holder[is_local]] = 1 + has_edges.to(torch.uint8)
 
     # CSR of this worker's edges by local row.
     edges = (part == rank).nonzero().flatten()
-    rows = local[target[edges]].long()
+    rows = local_ids[target[edges]].long()
     order = torch.argsort(rows, stable=True)  # stable: a row's edges stay in the graph's order
     indptr = torch.zeros(nodes.numel() + 1, dtype=torch.int64)
     indptr[1:] = rows.bincount(minlength=nodes.numel()).cumsum(0)
 
     # SYLVIE ranks in-degrees among boundary nodes: under a vertex-cut these are the nodes with mirrors.
-    begun = time.perf_counter()
+    start_s = time.perf_counter()
     pool = (copies > 1).nonzero().flatten()
-    important = torch.zeros(num_nodes)
-    important[pool] = importance(degrees[pool])
-    extract_s = time.perf_counter() - begun
+    importances = torch.zeros(num_nodes)
+    importances[pool] = importance(degrees[pool])
+    extract_s = time.perf_counter() - start_s
     # A node counts in loss and score once, at its master.
-    masters = torch.arange(nodes.numel()) < owned.numel()  # (R,)
+    masters = torch.arange(nodes.numel()) < owned_ids.numel()  # (R,)
     return ReplicaShard(
         **graph_fields(graph, rows=nodes, nodes=nodes, edges=edges[order], masters=masters),
         rank=rank,
         workers=workers,
-        num_central=central.numel(),
-        owned=owned,
+        num_central=central_ids.numel(),
+        owned=owned_ids,
         halo=halo,
         halo_splits=owner[halo].bincount(minlength=workers),
-        boundary=local[boundary].long(),
+        boundary=local_ids[boundary].long(),
         boundary_splits=holder[is_mirror].bincount(minlength=workers),
-        summed=summed,
+        summed=is_summed,
         copies=replicas,
         indptr=indptr,
-        indices=local[source[edges[order]]],
-        importance=important[nodes],
+        indices=local_ids[source[edges[order]]],
+        importance=importances[nodes],
         extract_s=extract_s,
     )

@@ -209,7 +209,7 @@ class Shard:
             elif value is not None:
                 scalars[field.name] = value
         # As bytes, since .npz files without pickles hold arrays only.
-        with replacing(path) as partial, partial.open("wb") as file:
+        with replacing(path) as partial_path, partial_path.open("wb") as file:
             np.savez(file, scalars=np.frombuffer(json.dumps(scalars).encode(), dtype=np.uint8), **arrays)  # type: ignore[arg-type]
 
     @classmethod
@@ -278,64 +278,64 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         ValueError: if ``owner`` does not fit the graph or holds a worker outside ``[0, P)``.
     """
     _check_owner(graph, owner, workers)
-    mine = owner == rank  # (N_global,)
+    is_owned = owner == rank  # (N_global,)
     degrees = graph.in_degrees
     destination_owner = torch.repeat_interleave(owner, degrees)  # (E_global,)
     source = graph.indices.long()
     source_owner = owner[source]
 
     is_local = destination_owner == rank  # (E_global,)
-    remote = is_local & (source_owner != rank)  # in-edges with a halo source
+    is_remote = is_local & (source_owner != rank)  # in-edges with a halo source
     destination = torch.repeat_interleave(torch.arange(graph.num_nodes), degrees)
 
     # A node is marginal if one of its in-edges has a halo source.
-    marginal = torch.zeros(graph.num_nodes, dtype=torch.bool)
-    marginal[destination[remote]] = True
-    central_ids = (mine & ~marginal).nonzero().flatten()
-    marginal_ids = (mine & marginal).nonzero().flatten()
-    owned = torch.cat([central_ids, marginal_ids])
+    is_marginal = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    is_marginal[destination[is_remote]] = True
+    central_ids = (is_owned & ~is_marginal).nonzero().flatten()
+    marginal_ids = (is_owned & is_marginal).nonzero().flatten()
+    owned_ids = torch.cat([central_ids, marginal_ids])
 
-    halo = source[remote].unique()  # ascending
+    halo = source[is_remote].unique()  # ascending
     halo = halo[torch.argsort(owner[halo], stable=True)]  # by owner; stable, so ascending within one
     halo_splits = owner[halo].bincount(minlength=workers)
 
-    local = torch.full((graph.num_nodes,), -1, dtype=torch.int32)  # global id -> local id
-    local[owned] = torch.arange(owned.numel(), dtype=torch.int32)
-    local[halo] = torch.arange(owned.numel(), owned.numel() + halo.numel(), dtype=torch.int32)
+    local_ids = torch.full((graph.num_nodes,), -1, dtype=torch.int32)  # global id -> local id
+    local_ids[owned_ids] = torch.arange(owned_ids.numel(), dtype=torch.int32)
+    local_ids[halo] = torch.arange(owned_ids.numel(), owned_ids.numel() + halo.numel(), dtype=torch.int32)
 
     # Each (receiver, node) pair once, in the receiver's halo order, so that messages carry no ids.
-    leaving = (source_owner == rank) & (destination_owner != rank)
-    pairs = (destination_owner[leaving] * graph.num_nodes + source[leaving]).unique()
-    receiver, sent = pairs // graph.num_nodes, pairs % graph.num_nodes
+    is_leaving = (source_owner == rank) & (destination_owner != rank)
+    pairs = (destination_owner[is_leaving] * graph.num_nodes + source[is_leaving]).unique()
+    receiver, sent_ids = pairs // graph.num_nodes, pairs % graph.num_nodes
 
-    row_degrees = degrees[owned]
-    indptr = torch.zeros(owned.numel() + 1, dtype=torch.int64)
+    row_degrees = degrees[owned_ids]
+    indptr = torch.zeros(owned_ids.numel() + 1, dtype=torch.int64)
     indptr[1:] = row_degrees.cumsum(0)
     # Index of each local edge in the graph: its row's offset there, minus the offset here, plus its index here.
-    edge = torch.repeat_interleave(graph.indptr[owned] - indptr[:-1], row_degrees)
+    edge = torch.repeat_interleave(graph.indptr[owned_ids] - indptr[:-1], row_degrees)
     edge += torch.arange(edge.numel())
 
-    nodes = torch.cat([owned, halo])
-    begun = time.perf_counter()
+    nodes = torch.cat([owned_ids, halo])
+    start_s = time.perf_counter()
     pool = source[source_owner != destination_owner].unique()  # boundary nodes of all workers
-    important = torch.zeros(graph.num_nodes)
-    important[pool] = importance(degrees[pool])  # ranks among all boundary nodes of the graph
-    important = important[nodes]
-    extract_s = time.perf_counter() - begun
+    importances = torch.zeros(graph.num_nodes)
+    importances[pool] = importance(degrees[pool])  # ranks among all boundary nodes of the graph
+    importances = importances[nodes]
+    extract_s = time.perf_counter() - start_s
     return Shard(
-        **graph_fields(graph, rows=owned, nodes=nodes, edges=edge),
+        **graph_fields(graph, rows=owned_ids, nodes=nodes, edges=edge),
         rank=rank,
         workers=workers,
         num_central=central_ids.numel(),
-        owned=owned,
+        owned=owned_ids,
         halo=halo,
         halo_splits=halo_splits,
-        boundary=local[sent].long(),
+        boundary=local_ids[sent_ids].long(),
         boundary_splits=receiver.bincount(minlength=workers),
         indptr=indptr,
-        indices=local[source[edge]],  # (E,) int32 local columns
+        indices=local_ids[source[edge]],  # (E,) int32 local columns
         edge_features=None if graph.edge_features is None else graph.edge_features[edge],
-        importance=important,
+        importance=importances,
         extract_s=extract_s,
     )
 

@@ -57,9 +57,9 @@ class Undirected:
         owner = choose_masters(copies, parts=workers, hosts=hosts)
         loop = self.edge_ids < 0
         # Self loops have index -1: they get the appended value, which the next line replaces.
-        whole = np.append(part, np.int32(0))[self.edge_ids]  # (E,)
-        whole[loop] = owner[graph.indices.numpy()[loop]]
-        return VertexCut(part=torch.from_numpy(whole), owner=torch.from_numpy(owner), workers=workers)
+        edge_parts = np.append(part, np.int32(0))[self.edge_ids]  # (E,)
+        edge_parts[loop] = owner[graph.indices.numpy()[loop]]
+        return VertexCut(part=torch.from_numpy(edge_parts), owner=torch.from_numpy(owner), workers=workers)
 
 
 def undirected(graph: Graph) -> Undirected:

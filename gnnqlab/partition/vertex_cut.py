@@ -41,8 +41,8 @@ class VertexCut(Cut):
             if values.dtype != dtype or values.dim() != 1:
                 raise ValueError(f"{name} must be a vector of {dtype}, got {values.dtype} {tuple(values.shape)}")
             if values.numel() and not 0 <= int(values.min()) <= int(values.max()) < self.workers:
-                found = f"from {int(values.min())} to {int(values.max())}"
-                raise ValueError(f"{name} must lie in [0, {self.workers}), got values {found}")
+                bounds = f"from {int(values.min())} to {int(values.max())}"
+                raise ValueError(f"{name} must lie in [0, {self.workers}), got values {bounds}")
 
     def shard(self, graph: Graph, rank: int) -> ReplicaShard:
         """Build one worker's shard: its edges, replicas of the nodes at their ends, and the other replicas' ranks.

@@ -42,15 +42,15 @@ def keep(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    found = machine()
+    machine_facts = machine()
     return _write(
         folder / f"{part}.json",
         {
             "part": part,
             "date": _now(),
-            "device": found["gpu"] or found["processor"],
+            "device": machine_facts["gpu"] or machine_facts["processor"],
             "command": command,
-            "machine": found,
+            "machine": machine_facts,
             "rows": list(rows),
         },
     )
@@ -78,13 +78,13 @@ def join(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
     require_joinable(part, folder=folder)
     table = json.loads(path.read_text())
     origin = {"date": table["date"], "command": table["command"]}
-    new = {_key(row): {**row, "date": _now(), "command": command} for row in rows}
-    if len(new) < len(rows):
-        raise ValueError(f"rows of a table must differ in one of {_SAME}, got {len(rows) - len(new)} twice")
-    old = {_key(row): {**origin, **row} for row in table["rows"]}
-    joined = list({**old, **new}.values())
-    commands = "; ".join(dict.fromkeys(row["command"] for row in joined))
-    return _write(path, {**table, "date": _now(), "command": commands, "machine": machine(), "rows": joined})
+    new_rows = {_key(row): {**row, "date": _now(), "command": command} for row in rows}
+    if len(new_rows) < len(rows):
+        raise ValueError(f"rows of a table must differ in one of {_SAME}, got {len(rows) - len(new_rows)} twice")
+    old_rows = {_key(row): {**origin, **row} for row in table["rows"]}
+    all_rows = list({**old_rows, **new_rows}.values())
+    commands = "; ".join(dict.fromkeys(row["command"] for row in all_rows))
+    return _write(path, {**table, "date": _now(), "command": commands, "machine": machine(), "rows": all_rows})
 
 
 def require_joinable(part: str, *, folder: Path | str = HERE) -> None:
@@ -98,11 +98,11 @@ def require_joinable(part: str, *, folder: Path | str = HERE) -> None:
     path = Path(folder) / f"{part}.json"
     if not path.exists():
         return
-    there, here = json.loads(path.read_text())["machine"], machine()
-    if any(there[name] != here[name] for name in _WHERE):
+    stored_facts, own_facts = json.loads(path.read_text())["machine"], machine()
+    if any(stored_facts[name] != own_facts[name] for name in _WHERE):
         raise ValueError(
-            f"rows of one table must come from one machine, got {[here[name] for name in _WHERE]} for {part!r} of "
-            f"{[there[name] for name in _WHERE]}; keep them under another name"
+            f"rows of one table must come from one machine, got {[own_facts[name] for name in _WHERE]} for {part!r} of "
+            f"{[stored_facts[name] for name in _WHERE]}; keep them under another name"
         )
 
 
@@ -141,10 +141,10 @@ def bench_results(folder: Path | str = HERE) -> pd.DataFrame:
     """
     import pandas as pd
 
-    first = ("part", "date", "device", "command")
-    heads = [({name: table[name] for name in first}, table["rows"]) for table in load(folder).values()]
+    first_columns = ("part", "date", "device", "command")
+    heads = [({name: table[name] for name in first_columns}, table["rows"]) for table in load(folder).values()]
     rows = [head | row | {name: head[name] for name in ("part", "device")} for head, table in heads for row in table]
-    return pd.DataFrame(rows, columns=None if rows else list(first))
+    return pd.DataFrame(rows, columns=None if rows else list(first_columns))
 
 
 def markdown(table: dict[str, Any]) -> str:

@@ -24,10 +24,10 @@ _LOCK = ".lock"
 def disk_bytes(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder; files deleted in the meantime count 0."""
     total = 0
-    inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    for each in itertools.chain([path], inside):
+    file_paths = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    for entry in itertools.chain([path], file_paths):
         try:
-            total += each.stat().st_size if each.is_file() else 0
+            total += entry.stat().st_size if entry.is_file() else 0
         except OSError:
             continue
     return total
@@ -39,13 +39,13 @@ def find_by_name(names: Sequence[str], root: Path | None = None) -> list[Run]:
     Raises:
         ValueError: if there is no run with a name.
     """
-    present = {run.id: run for run in runs(root)}
+    runs_by_id = {run.id: run for run in runs(root)}
     for name in names:
-        if name not in present:
-            suggestions = difflib.get_close_matches(name, present, n=1, cutoff=0.3)
+        if name not in runs_by_id:
+            suggestions = difflib.get_close_matches(name, runs_by_id, n=1, cutoff=0.3)
             hint = f"; did you mean {suggestions[0]}?" if suggestions else "; gnnqlab runs lists them"
             raise ValueError(f"a run to delete must exist, got {name!r}{hint}")
-    return [present[name] for name in dict.fromkeys(names)]  # each run once, in the given order
+    return [runs_by_id[name] for name in dict.fromkeys(names)]  # each run once, in the given order
 
 
 def find_ended_before(days: float, root: Path | None = None) -> list[Run]:
@@ -56,9 +56,9 @@ def find_ended_before(days: float, root: Path | None = None) -> list[Run]:
     """
     if not days >= 0:  # also true for NaN
         raise ValueError(f"older-than must be a number of days, at least 0, got {days}")
-    latest = time.time() - days * _DAY_S
+    limit_s = time.time() - days * _DAY_S
     # The time comes first, because a status is read from several files.
-    return [run for run in runs(root) if _last_activity_time(run.folder) <= latest and run.status not in LIVE]
+    return [run for run in runs(root) if _last_activity_time(run.folder) <= limit_s and run.status not in LIVE]
 
 
 def delete_run(run: Run) -> int:
@@ -73,10 +73,10 @@ def delete_run(run: Run) -> int:
         raise RuntimeError(f"a run must have ended before it is deleted, got {run.status} run {run.id}; stop it first")
     size = disk_bytes(run.folder)
     try:
-        for each in run.folder.iterdir():
-            if each.name != CONFIG:
+        for entry in run.folder.iterdir():
+            if entry.name != CONFIG:
                 # A symbolic link is removed itself, not the folder that it points to.
-                shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         shutil.rmtree(run.folder)
     except OSError as error:
         raise RuntimeError(f"the folder of a run must be removable, got {run.folder}: {error.strerror}") from error
@@ -94,26 +94,26 @@ def prune_cache(root: Path | None = None) -> dict[str, int]:
     Raises:
         RuntimeError: if one of these runs has not ended, because its workers may be about to read their shards.
     """
-    live = [run.id for run in runs(root) if run.status in LIVE]
-    if live:
-        raise RuntimeError(f"all runs must have ended to prune the cache, got {', '.join(live)}; stop them first")
+    live_ids = [run.id for run in runs(root) if run.status in LIVE]
+    if live_ids:
+        raise RuntimeError(f"all runs must have ended to prune the cache, got {', '.join(live_ids)}; stop them first")
     graphs = [Path(_graph_of(run)) for run in runs(root)]
     # A graph from memory is saved as CONTENT_HASH/NAME: the entry of the cache is the parent of the run's path.
-    used = {path for graph in graphs for path in (graph, graph.parent)}
-    freed = {}
+    used_paths = {path for graph in graphs for path in (graph, graph.parent)}
+    freed_bytes = {}
     for kind in ("shards", "sources", "timings", "graphs"):
-        entries = [path for path in _entries(cache_folder() / kind) if path not in used]
-        freed[kind] = sum(disk_bytes(path) for path in entries)
+        entries = [path for path in _entries(cache_folder() / kind) if path not in used_paths]
+        freed_bytes[kind] = sum(disk_bytes(path) for path in entries)
         for path in entries:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    return freed
+    return freed_bytes
 
 
 def _entries(folder: Path) -> list[Path]:
     """Return the entries of a folder without those that another process is writing: they have a lock file."""
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    locked = {path.stem for path in found if path.suffix == _LOCK}
-    return [path for path in found if path.suffix != _LOCK and path.name not in locked]
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    locked_names = {path.stem for path in paths if path.suffix == _LOCK}
+    return [path for path in paths if path.suffix != _LOCK and path.name not in locked_names]
 
 
 def _graph_of(run: Run) -> str:

@@ -56,9 +56,9 @@ class WorkerError:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "WorkerError":
-        known = {field.name for field in dataclasses.fields(cls)}
+        known_names = {field.name for field in dataclasses.fields(cls)}
         # A report of another version may have further fields.
-        return cls(**{name: item for name, item in value.items() if name in known})
+        return cls(**{name: item for name, item in value.items() if name in known_names})
 
 
 def is_consequence(text: str) -> bool:
@@ -68,8 +68,8 @@ def is_consequence(text: str) -> bool:
         >>> is_consequence("[pair.cc:553] Connection closed by peer [127.0.0.1]:34567")
         True
     """
-    lower = text.lower()
-    return any(pattern in lower for pattern in _TRANSPORT)
+    lower_text = text.lower()
+    return any(pattern in lower_text for pattern in _TRANSPORT)
 
 
 def order(errors: Sequence[WorkerError]) -> list[WorkerError]:
@@ -85,8 +85,8 @@ def place_of(phase: str, epoch: int) -> str:
         >>> place_of("load", -1)
         'while loading the graph'
     """
-    doing = f"while {PHASES.get(phase, phase)}"
-    return doing if epoch < 0 else f"in epoch {epoch} {doing}"
+    activity = f"while {PHASES.get(phase, phase)}"
+    return activity if epoch < 0 else f"in epoch {epoch} {activity}"
 
 
 def crash_site(trace: str) -> str:

@@ -59,9 +59,9 @@ def default_root() -> Path:
 
 def new_id(system: str) -> str:
     """Return a new name that sorts by time, for instance ``20261121-071500-adaqp-ab12``."""
-    clean = "".join(c if c.isalnum() or c in "-_" else "-" for c in system)[:40] or "run"
+    system_text = "".join(c if c.isalnum() or c in "-_" else "-" for c in system)[:40] or "run"
     # The random end separates runs that are launched in the same second.
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{clean}-{secrets.token_hex(2)}"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{system_text}-{secrets.token_hex(2)}"
 
 
 def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
@@ -71,7 +71,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
         RuntimeError: if the folder cannot be written or the disk is nearly full.
     """
     folder = root / run_id
-    before = folder.exists()  # then another machine may be writing there, so an error must not remove it
+    folder_existed = folder.exists()  # then another machine may be writing there, so an error must not remove it
     try:
         folder.mkdir(parents=True, exist_ok=exist_ok)
         for name in ("heartbeat", "errors", "logs", "tmp"):
@@ -80,18 +80,18 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
     except FileExistsError:
         raise  # an OSError as well, but the caller then tries another name
     except OSError as error:
-        if not before:
+        if not folder_existed:
             shutil.rmtree(folder, ignore_errors=True)
         raise RuntimeError(
             f"the folder of a run must be writable, got {folder}: {error.strerror}; "
             f"pass out=... or set GNNQLAB_RUNS to another folder"
         ) from error
-    free = shutil.disk_usage(folder).free
-    if free < _FREE_BYTES:
-        if not before:
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < _FREE_BYTES:
+        if not folder_existed:
             shutil.rmtree(folder, ignore_errors=True)
         raise RuntimeError(
-            f"a run needs {_FREE_BYTES >> 20} MB of free space, got {free} bytes under {root}; "
+            f"a run needs {_FREE_BYTES >> 20} MB of free space, got {free_bytes} bytes under {root}; "
             f"free some space, pass out=... or set GNNQLAB_RUNS to another folder"
         )
     return folder
@@ -153,7 +153,7 @@ def merge_statuses(statuses: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     def rank(status: dict[str, Any]) -> tuple[int, bool]:
         state, errors = status["state"], status.get("errors") or [{}]
-        worst = _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
-        return worst, bool(errors[0].get("consequence"))
+        severity = _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
+        return severity, bool(errors[0].get("consequence"))
 
     return min(statuses, key=rank)

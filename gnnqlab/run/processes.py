@@ -80,20 +80,20 @@ def received_bytes(pid: int) -> int | None:
 
 def start_time(pid: int) -> int:
     """Return the start time in clock ticks since boot, 0 if there is no such process."""
-    found = read(pid)
-    return found.start if found else 0
+    process = read(pid)
+    return process.start if process else 0
 
 
 def is_alive(pid: int, start: int) -> bool:
     """Return True if exactly this process still runs; a zombie does not."""
-    found = read(pid)
-    return found is not None and found.start == start and found.state not in "ZX"
+    process = read(pid)
+    return process is not None and process.start == start and process.state not in "ZX"
 
 
 def is_asleep(pid: int, start: int) -> bool:
     """Return True if exactly this process lives and all its threads sleep."""
-    found = read(pid)
-    if found is None or found.start != start:
+    process = read(pid)
+    if process is None or process.start != start:
         return False
     try:
         threads = [read(int(name)) for name in os.listdir(f"/proc/{pid}/task")]
@@ -117,9 +117,9 @@ def open_pidfd(pid: int, start: int) -> int | None:
 
 def exit_status(pid: int, start: int, pidfd: int | None) -> int | None:
     """Return the wait status of an ended process, also of another's child, even if it was reaped (Linux 6.15)."""
-    found = read(pid)
-    if found is not None and found.start == start and found.state == "Z":
-        return found.code
+    process = read(pid)
+    if process is not None and process.start == start and process.state == "Z":
+        return process.code
     if pidfd is None:
         return None
     try:
@@ -134,27 +134,27 @@ def tree(root: int) -> list[Process]:
     """Return all living descendants of a process, parents before children."""
     children: dict[int, list[Process]] = {}
     for name in os.listdir("/proc"):
-        if name.isdigit() and (found := read(int(name))) is not None:
-            children.setdefault(found.parent, []).append(found)
+        if name.isdigit() and (process := read(int(name))) is not None:
+            children.setdefault(process.parent, []).append(process)
     descendants: list[Process] = []
-    pending = [root]
-    while pending:
-        for child in children.get(pending.pop(), []):
-            pending.append(child.pid)
+    pending_pids = [root]
+    while pending_pids:
+        for child in children.get(pending_pids.pop(), []):
+            pending_pids.append(child.pid)
             descendants.append(child)
     return descendants
 
 
 def place() -> dict[str, str]:
     """Return host, boot and pid namespace: pids are comparable only if these are equal."""
-    found = {"host": os.uname().nodename}
+    identity = {"host": os.uname().nodename}
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
-            found["boot"] = file.read().strip()
-        found["pids"] = os.readlink("/proc/self/ns/pid")
+            identity["boot"] = file.read().strip()
+        identity["pids"] = os.readlink("/proc/self/ns/pid")
     except OSError:
         pass
-    return found
+    return identity
 
 
 def become_subreaper() -> None:
@@ -183,19 +183,19 @@ def end(root: int, *, grace_s: float, limit_s: float = 10.0, spare: Collection[i
         Processes that still exist after ``limit_s`` (blocked in the kernel), usually none.
     """
     start_s = time.monotonic()
-    warned: set[int] = set()
+    warned_pids: set[int] = set()
     while True:
         # Searched again in every round, because a process can start others until it ends.
         collect()
-        remaining = [process for process in tree(root) if process.state not in "ZX" and process.pid not in spare]
+        survivors = [process for process in tree(root) if process.state not in "ZX" and process.pid not in spare]
         elapsed = time.monotonic() - start_s
-        if not remaining or elapsed > limit_s:
-            return remaining
-        for process in remaining:
+        if not survivors or elapsed > limit_s:
+            return survivors
+        for process in survivors:
             if elapsed >= grace_s:
                 _send(process.pid, signal.SIGKILL)
-            elif process.pid not in warned:
-                warned.add(process.pid)
+            elif process.pid not in warned_pids:
+                warned_pids.add(process.pid)
                 _send(process.pid, signal.SIGTERM)
                 _send(process.pid, signal.SIGCONT)  # a stopped process cannot handle SIGTERM
         time.sleep(0.01)
@@ -203,13 +203,13 @@ def end(root: int, *, grace_s: float, limit_s: float = 10.0, spare: Collection[i
 
 def collect() -> dict[int, int]:
     """Reap ended children, so that no zombie remains; return pid -> wait status."""
-    ended = {}
+    statuses = {}
     try:
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:  # 0: children remain, but none has ended
-            ended[found[0]] = found[1]
+        while (result := os.waitpid(-1, os.WNOHANG))[0]:  # 0: children remain, but none has ended
+            statuses[result[0]] = result[1]
     except ChildProcessError:  # no children left
         pass
-    return ended
+    return statuses
 
 
 def _send(pid: int, number: int) -> None:

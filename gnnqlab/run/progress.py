@@ -47,14 +47,14 @@ class Progress:
             return
         record = _last_record(self._folder / "records-rank0.jsonl")
         # The bar never moves back when the last record is not readable yet.
-        done = max(int(record.get("epoch", -1)) + 1, self._bar.n)
+        num_epochs = max(int(record.get("epoch", -1)) + 1, self._bar.n)
         if epoch >= 0:
             self._bar.set_description_str("training", refresh=False)
-        figures = {short: record[name] for name, short in _SHOWN.items() if isinstance(record.get(name), float)}
+        figures = {label: record[name] for name, label in _SHOWN.items() if isinstance(record.get(name), float)}
         self._bar.set_postfix({name: f"{value:.4f}" for name, value in figures.items()}, refresh=False)
         if trouble:
             self._bar.set_description_str(trouble, refresh=False)
-        self._bar.n = done
+        self._bar.n = num_epochs
         if time.monotonic() - self._updated_s >= self._every_s:
             self._updated_s = time.monotonic()
             self._bar.refresh()

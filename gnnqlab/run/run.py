@@ -84,8 +84,8 @@ class Run(TrainedRun):
     def errors(self) -> list[WorkerError]:
         """Errors of workers, the root cause first; empty without an error."""
         status = self._status()
-        found = [WorkerError.from_json(error) for error in status.get("errors", [])]
-        return [dataclasses.replace(error, traceback=self._traceback(error)) for error in found]
+        errors = [WorkerError.from_json(error) for error in status.get("errors", [])]
+        return [dataclasses.replace(error, traceback=self._traceback(error)) for error in errors]
 
     # -- actions --------------------------------------------------------------------------------------------------
 
@@ -103,12 +103,12 @@ class Run(TrainedRun):
             WorkerFailed: if the run failed; the text is ``errors[0].cause``.
             TimeoutError: if the run has not ended within ``timeout``.
         """
-        began = time.monotonic()
+        start_s = time.monotonic()
         with Progress(self.folder, self._epochs(), shown=progress) as bar:
             try:
                 while (status := self._status())["state"] in LIVE:
                     bar.show(self.epoch, status.get("cause", ""))
-                    if timeout is not None and time.monotonic() - began >= timeout:
+                    if timeout is not None and time.monotonic() - start_s >= timeout:
                         raise TimeoutError(
                             f"run {self.id} must end within the timeout of {timeout:g} s, got status "
                             f"{status['state']} in epoch {self.epoch}; it continues, wait again or stop it"
@@ -151,8 +151,8 @@ class Run(TrainedRun):
 
     def resume(self, *, epochs: int | None = None, wait: bool = False) -> "Run":
         """Resume a run that has ended from its newest checkpoint, as a new run; see ``gq.resume``."""
-        resumed: Run = attached("run.resume")(self, epochs=epochs, wait=wait)
-        return resumed
+        resumed_run: Run = attached("run.resume")(self, epochs=epochs, wait=wait)
+        return resumed_run
 
     def stop(self, timeout: float = 5.0) -> "Run":
         """End the run and all its processes; do nothing if it has ended already.
@@ -178,8 +178,8 @@ class Run(TrainedRun):
         for pid, start in self._guards() if self._comparable() else []:
             if processes.is_alive(pid, start):
                 os.kill(pid, signal.SIGTERM)  # the guard ends all processes and writes the last status
-                until = time.monotonic() + timeout
-                while processes.is_alive(pid, start) and time.monotonic() < until:
+                deadline_s = time.monotonic() + timeout
+                while processes.is_alive(pid, start) and time.monotonic() < deadline_s:
                     time.sleep(0.01)
                 if processes.is_alive(pid, start):
                     os.kill(pid, signal.SIGKILL)
@@ -197,8 +197,8 @@ class Run(TrainedRun):
 
     def export(self, path: Path | str) -> Path:
         """Write the run as one HTML page that needs no network, at any time; return its path."""
-        written: Path = attached("run.export")(self, path)
-        return written
+        archive_path: Path = attached("run.export")(self, path)
+        return archive_path
 
     def export_trace(self, path: Path | str | None = None, *, epoch: int | None = None) -> Path:
         """Write recorded epochs as Chrome trace events for ui.perfetto.dev; return the path.
@@ -210,8 +210,8 @@ class Run(TrainedRun):
         Raises:
             ValueError: if nothing, or not that epoch, was recorded, or the file has another extension.
         """
-        written: Path = attached("run.export_trace")(self, path, epoch=epoch)
-        return written
+        trace_path: Path = attached("run.export_trace")(self, path, epoch=epoch)
+        return trace_path
 
     def critical_path(self, other: "Run | None" = None, *, epoch: int | None = None) -> Any:
         """Return the critical path of a recorded epoch: a `gnnqlab.lab.training.critical_path.CriticalPath`.
@@ -277,9 +277,9 @@ class Run(TrainedRun):
 
     def _status(self) -> dict[str, Any]:
         """Return the status from all guards, corrected if a guard was killed or records of workers are missing."""
-        others = files.other_machines(self.folder)
-        first = [] if others and not (self.folder / "status.json").exists() else [self._first_status()]
-        status = files.merge_statuses([*first, *others])
+        other_statuses = files.other_machines(self.folder)
+        first_statuses = [] if other_statuses and not (self.folder / "status.json").exists() else [self._first_status()]
+        status = files.merge_statuses([*first_statuses, *other_statuses])
         if status["state"] == "starting" and any(pulse.epoch >= 0 for pulse in self._pulses()):
             # The guard writes the status with a delay, longer on a busy machine; heartbeats are up to date.
             return {**status, "state": "running"}
@@ -310,13 +310,13 @@ class Run(TrainedRun):
         # Pids of another machine, or of an earlier boot, cannot be checked here: the status is used as written.
         if not self._comparable() or any(processes.is_alive(pid, start) for pid, start in guards):
             return status
-        again = files.read_json(path) or status  # it may have ended properly since the first reading
-        if again["state"] not in LIVE:
-            return again
+        later_status = files.read_json(path) or status  # it may have ended properly since the first reading
+        if later_status["state"] not in LIVE:
+            return later_status
         epoch = max((pulse.epoch for pulse in self._pulses()), default=-1)
         cause = "the guard of the run was killed, and the kernel ended its workers with it"
         error = WorkerError(rank=-1, cause=cause, phase="start", epoch=epoch)
-        return {**again, "state": "failed", "cause": cause, "errors": [error.to_json()]}
+        return {**later_status, "state": "failed", "cause": cause, "errors": [error.to_json()]}
 
     def _save_first(self, timeout: float) -> None:
         """Request saving of model and checkpoint after the present epoch, and wait for it."""
@@ -324,8 +324,8 @@ class Run(TrainedRun):
 
         request = self.folder / CHECKPOINT_NOW
         request.touch()
-        until = time.monotonic() + timeout
-        while request.exists() and time.monotonic() < until and self.status == "running":
+        deadline_s = time.monotonic() + timeout
+        while request.exists() and time.monotonic() < deadline_s and self.status == "running":
             time.sleep(0.01)
         request.unlink(missing_ok=True)  # if it was not served in time, it must not be served later
 
@@ -349,8 +349,8 @@ class Run(TrainedRun):
 
     def _traceback(self, error: WorkerError) -> str:
         """Return the complete stack; the heartbeat has space for its end only."""
-        full = files.read_json(self.folder / "errors" / f"rank{error.rank}.json")
-        return full["traceback"] if full and error.traceback else error.traceback
+        report = files.read_json(self.folder / "errors" / f"rank{error.rank}.json")
+        return report["traceback"] if report and error.traceback else error.traceback
 
 
 class Runs(list[Run]):

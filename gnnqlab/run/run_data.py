@@ -172,13 +172,13 @@ class RunData:
             lines = (self.folder / "events.jsonl").read_text().splitlines()
         except OSError:
             return []
-        found = []
+        events = []
         for line in lines:
             try:
-                found.append(json.loads(line))
+                events.append(json.loads(line))
             except ValueError:
                 continue  # incomplete after a full disk
-        return found
+        return events
 
     def log(self, rank: int | None = None) -> str:
         """Return the output of one worker; by default that of torchrun."""

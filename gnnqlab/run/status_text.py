@@ -31,13 +31,17 @@ def describe_activity(pulses: Collection[Pulse]) -> str:
     """
     if not pulses:
         return "starting its workers"
-    slowest = min(pulses, key=lambda pulse: (pulse.epoch, pulse.step))
-    words = PHASES.get(slowest.phase, slowest.phase)
-    if slowest.epoch < 0:
+    slowest_pulse = min(pulses, key=lambda pulse: (pulse.epoch, pulse.step))
+    words = PHASES.get(slowest_pulse.phase, slowest_pulse.phase)
+    if slowest_pulse.epoch < 0:
         return words
     # At most 99 %: an epoch can have more steps than the one before, for instance because of an evaluation.
-    progress = f"{min(99, 100 * slowest.step // slowest.steps)} % done" if slowest.steps else f"step {slowest.step}"
-    return f"epoch {slowest.epoch + 1}, {progress}: {words}"
+    progress = (
+        f"{min(99, 100 * slowest_pulse.step // slowest_pulse.steps)} % done"
+        if slowest_pulse.steps
+        else f"step {slowest_pulse.step}"
+    )
+    return f"epoch {slowest_pulse.epoch + 1}, {progress}: {words}"
 
 
 class RateMeter:
@@ -66,14 +70,14 @@ class RateMeter:
 
     def rate(self, pids: Collection[int]) -> float | None:
         """Return the rate since the previous call; ``None`` at the first call, and if it is negligible or unknown."""
-        now = self._clock()
-        if self._measured_s is not None and now - self._measured_s < _AGAIN_S:
+        now_s = self._clock()
+        if self._measured_s is not None and now_s - self._measured_s < _AGAIN_S:
             return self._rate
         counts = {pid: self._received(pid) for pid in pids}
-        known = {pid: number for pid, number in counts.items() if number is not None}
+        known_counts = {pid: number for pid, number in counts.items() if number is not None}
         # Workers that started after the previous call have no difference yet.
-        growth = [number - self._before[pid] for pid, number in known.items() if pid in self._before]
+        growth = [number - self._before[pid] for pid, number in known_counts.items() if pid in self._before]
         # The largest, not the sum: workers of one host read the same counter.
-        rate = max(growth) / (now - self._measured_s) if growth and self._measured_s is not None else 0.0
-        self._before, self._measured_s, self._rate = known, now, rate if rate >= _FEWEST else None
+        rate = max(growth) / (now_s - self._measured_s) if growth and self._measured_s is not None else 0.0
+        self._before, self._measured_s, self._rate = known_counts, now_s, rate if rate >= _FEWEST else None
         return self._rate

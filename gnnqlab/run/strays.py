@@ -32,8 +32,8 @@ def end_strays(folder: Path) -> list[Stray]:
         # Only processes of this machine and boot, and only if no guard is left to end them.
         if guard is None or guard["place"] != processes.place() or processes.is_alive(*guard["guard"]):
             continue
-        named = {"agent": guard["agent"], **{f"rank {rank}": process for rank, process in guard["workers"].items()}}
-        for role, (pid, start) in named.items():
+        by_role = {"agent": guard["agent"], **{f"rank {rank}": process for rank, process in guard["workers"].items()}}
+        for role, (pid, start) in by_role.items():
             if processes.is_alive(pid, start):  # pid and start time: never another process with the same pid
                 os.kill(pid, signal.SIGKILL)
                 strays.append(Stray(run=folder.name, role=role, pid=pid))

@@ -80,9 +80,9 @@ class TrainedRun(RunData, ABC):
         """
         from gnnqlab.train.inference import logits
 
-        saved = self._saved()
-        target, model = self._graph(graph, saved), self._build(saved)
-        return logits(model, target, seed=self.config.train.seed, epoch=saved.epoch)  # (N, C)
+        record = self._saved()
+        target, model = self._graph(graph, record), self._build(record)
+        return logits(model, target, seed=self.config.train.seed, epoch=record.epoch)  # (N, C)
 
     def link_split(self) -> LinkSplit:
         """Return the training, validation and test links of a run of task ``links``.
@@ -103,9 +103,9 @@ class TrainedRun(RunData, ABC):
                 f"a link split needs task 'links', got run {self.id} of task {task.task!r}; launch one with "
                 "task='links'"
             )
-        whole = self._loaded(self._saved())
+        full_graph = self._loaded(self._saved())
         # A function of graph, shares and seed, so it is the split that the workers used.
-        return split_links(whole, val=task.val_share, test=task.test_share, seed=self.config.train.seed)
+        return split_links(full_graph, val=task.val_share, test=task.test_share, seed=self.config.train.seed)
 
     def link_scores(self, sources: Tensor, targets: Tensor, *, graph: Graph | str | Path | None = None) -> Tensor:
         """Return the logits of edges between pairs of nodes, from the model and decoder of a run of task ``links``.
@@ -125,10 +125,10 @@ class TrainedRun(RunData, ABC):
         from gnnqlab.train.inference import logits
         from gnnqlab.train.link_prediction.decoder import decoder_of
 
-        saved = self._saved()
-        model = self._build(saved)
+        record = self._saved()
+        model = self._build(record)
         decoder = decoder_of(model)
-        rows = logits(model, self._graph(graph, saved), seed=self.config.train.seed, epoch=saved.epoch)  # (N, D)
+        rows = logits(model, self._graph(graph, record), seed=self.config.train.seed, epoch=record.epoch)  # (N, D)
         with torch.no_grad():
             scores: Tensor = decoder(rows, torch.as_tensor(sources), torch.as_tensor(targets))
         return scores
@@ -153,9 +153,9 @@ class TrainedRun(RunData, ABC):
         """
         from gnnqlab.train.inference import embeddings
 
-        saved = self._saved()
-        target, model = self._graph(graph, saved), self._build(saved)
-        return embeddings(model, target, layer, seed=self.config.train.seed, epoch=saved.epoch)  # (N, D)
+        record = self._saved()
+        target, model = self._graph(graph, record), self._build(record)
+        return embeddings(model, target, layer, seed=self.config.train.seed, epoch=record.epoch)  # (N, D)
 
     def parts(self) -> Parts:
         """Return the partition that the run was trained on: its graph, owners and shards.
@@ -170,19 +170,19 @@ class TrainedRun(RunData, ABC):
 
         return parts_of(self)
 
-    def _build(self, saved: SavedModel) -> nn.Module:
+    def _build(self, record: SavedModel) -> nn.Module:
         config = self.config
         # The decoder is part of the weights, so it is built before they are loaded.
         decoder = config.task.decoder if config.task.task == "links" else None
-        return saved.build(config.model, seed=config.train.seed, decoder=decoder)
+        return record.build(config.model, seed=config.train.seed, decoder=decoder)
 
     def _saved(self) -> SavedModel:
         from gnnqlab.train.checkpoints.checkpoint import FOLDER
         from gnnqlab.train.checkpoints.model_file import MODEL, read_model
 
-        found = read_model(self.folder)
-        if found is not None:
-            return found
+        record = read_model(self.folder)
+        if record is not None:
+            return record
         status = self.status
         if status in LIVE:
             raise RuntimeError(
@@ -196,41 +196,41 @@ class TrainedRun(RunData, ABC):
             way += ", or resume it from its checkpoint with gq.resume(run, epochs=...), which writes the model"
         raise RuntimeError(f"the model of a run needs its file {MODEL}, got {status} run {self.id}: {reason}; {way}")
 
-    def _graph(self, graph: Graph | str | Path | None, saved: SavedModel) -> Graph:
+    def _graph(self, graph: Graph | str | Path | None, record: SavedModel) -> Graph:
         from gnnqlab.graph.graph import Graph
         from gnnqlab.graph.sources import load
 
         if graph is None:
-            found = self._own_graph(saved)
+            target = self._own_graph(record)
         else:
-            found = graph if isinstance(graph, Graph) else load(graph)
+            target = graph if isinstance(graph, Graph) else load(graph)
         # The number of nodes may differ, since weights do not depend on it; that of features may not.
-        if found.features.shape[1] != saved.num_features:
+        if target.features.shape[1] != record.num_features:
             raise ValueError(
-                f"a graph must have the {saved.num_features} features per node that the model of run {self.id} takes, "
-                f"got {found.features.shape[1]} of {found.name}; compute the same features for it"
+                f"a graph must have the {record.num_features} features per node that the model of run {self.id} takes, "
+                f"got {target.features.shape[1]} of {target.name}; compute the same features for it"
             )
-        return found
+        return target
 
-    def _own_graph(self, saved: SavedModel) -> Graph:
+    def _own_graph(self, record: SavedModel) -> Graph:
         """Return the graph of the run's message passing."""
-        return self.link_split().graph if self.config.task.task == "links" else self._loaded(saved)
+        return self.link_split().graph if self.config.task.task == "links" else self._loaded(record)
 
-    def _loaded(self, saved: SavedModel) -> Graph:
+    def _loaded(self, record: SavedModel) -> Graph:
         """Return the graph that the run was launched with; only its number of nodes is verified."""
         from gnnqlab.graph.sources import load
 
         source = self.config.graph
         try:
-            found = load(source)
+            graph = load(source)
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"the graph of run {self.id} must be found to predict on it, got {error}; pass it, for instance "
                 "run.predict(graph)"
             ) from error
-        if found.num_nodes != saved.num_nodes:
+        if graph.num_nodes != record.num_nodes:
             raise ValueError(
-                f"the graph of run {self.id} must have the {saved.num_nodes} nodes it was trained on, got "
-                f"{found.num_nodes} in {source}; pass another graph explicitly, for instance run.predict(graph)"
+                f"the graph of run {self.id} must have the {record.num_nodes} nodes it was trained on, got "
+                f"{graph.num_nodes} in {source}; pass another graph explicitly, for instance run.predict(graph)"
             )
-        return found
+        return graph

@@ -40,7 +40,7 @@ def threads_as_launched(
     shard = cut.shard(graph, 0)
     policy = by_direction(system.bits, partial(in_force, worker=worker_context(shard, settings)))
     # Decisions during training depend on values that are measured or reduced in launched workers only.
-    adapting = [
+    names = [
         type(of_direction(system.bits, direction)).__name__
         for direction in DIRECTIONS
         if not of_direction(policy, direction).by_settings
@@ -48,10 +48,10 @@ def threads_as_launched(
     workers = ThreadedWorkers(graph, cut, system, model, settings, bits=policy, as_launched=True, observers=observers)
     exchange = workers.trainers[0].exchange
     if exchange is not None and exchange.schedule.adapts:
-        adapting.append(type(system.schedule).__name__)
-    if adapting:
+        names.append(type(system.schedule).__name__)
+    if names:
         raise ValueError(
-            f"bit-widths and schedule must follow from settings and epoch to be repeated here, got {adapting[0]}, "
+            f"bit-widths and schedule must follow from settings and epoch to be repeated here, got {names[0]}, "
             "which adapts during training; choose bits Fixed(), UniformRandom() or Growing(), and a fixed schedule"
         )
     return workers, policy

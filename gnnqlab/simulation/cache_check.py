@@ -78,33 +78,33 @@ def cache_error(
         raise ValueError(f"epochs and looks must be at least 1, got {epochs} and {looks}")
     shape = replace(ModelSettings(name=model) if isinstance(model, str) else model, dropout=0.0, input_dropout=0.0)
     system = System(cache=cache or AdaptiveCache(), partition=Random(seed=seed))
-    exact = exact_trainer(graph, shape, seed=seed)
+    trainer = exact_trainer(graph, shape, seed=seed)
     # The same graph, distributed over workers whose messages pass through the cache.
-    cached = CachedWorkers(graph, system, shape, TrainSettings(seed=seed), workers=workers)
-    weights, steepest, rows = exact.parameters.values, 0.0, []
+    cached_workers = CachedWorkers(graph, system, shape, TrainSettings(seed=seed), workers=workers)
+    weights, largest_curvature, rows = trainer.parameters.values, 0.0, []
     for epoch in range(epochs):
         if epoch % max(1, epochs // looks) == 0:
-            steepest = max(steepest, curvature(exact, seed=seed).curvature)
-            step = step or 0.25 / steepest  # a quarter of 1 / ρ, because ρ grows during the descent
-        loss = exact.gradients(epoch)
-        gradient = exact.parameters.gradients.double()  # ∇L(W_t), (n,) float64
+            largest_curvature = max(largest_curvature, curvature(trainer, seed=seed).curvature)
+            step = step or 0.25 / largest_curvature  # a quarter of 1 / ρ, because ρ grows during the descent
+        loss = trainer.gradients(epoch)
+        gradient = trainer.parameters.gradients.double()  # ∇L(W_t), (n,) float64
         # Both gradients at the same weights: their difference is Δ_t, the error by cached rows alone.
-        cached.threads.set_weights(weights)
-        epsilon = cached.epsilon  # before the pass, which adapts it
-        approximate = cached.gradients(epoch)  # ∇L̃(W_t), (n,)
-        sent, offered = cached.count_rows()
+        cached_workers.threads.set_weights(weights)
+        epsilon = cached_workers.epsilon  # before the pass, which adapts it
+        approximate_gradient = cached_workers.gradients(epoch)  # ∇L̃(W_t), (n,)
+        num_sent, num_offered = cached_workers.count_rows()
         rows.append(
             {
                 "epoch": epoch,
                 "loss": loss,
                 "epsilon": epsilon,
-                "sent": sent / max(offered, 1),
+                "sent": num_sent / max(num_offered, 1),
                 "gradient_square": float(gradient.square().sum()),
-                "error_square": float((approximate - gradient).square().sum()),
+                "error_square": float((approximate_gradient - gradient).square().sum()),
             }
         )
         assert step is not None
-        weights -= step * approximate  # in place: the buffer of the exact trainer
+        weights -= step * approximate_gradient  # in place: the buffer of the exact trainer
     frame = pd.DataFrame(rows)
     frame["mean_square"] = frame["gradient_square"].expanding().mean()  # over epochs 1 … t
     assert step is not None
@@ -113,10 +113,10 @@ def cache_error(
             cache_bound(
                 loss_gap=max(float(frame["loss"][0]), 0.0),  # a cross-entropy is at least 0
                 step=step,
-                curvature=steepest,
+                curvature=largest_curvature,
                 errors=frame["error_square"][: epoch + 1].tolist(),
                 reading=reading,
             ).total
             for epoch in range(epochs)
         ]
-    return CacheError(frame, step, steepest)
+    return CacheError(frame, step, largest_curvature)

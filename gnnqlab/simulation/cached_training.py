@@ -65,10 +65,10 @@ class CachedWorkers:
     def count_rows(self) -> tuple[int, int]:
         """Return the numbers of rows sent and offered since the last call, over all workers."""
         channels = [channel for trainer in self.threads.trainers for channel in trainer.exchange.channels]  # type: ignore[union-attr]
-        now = (sum(each.rows_sent for each in channels), sum(each.rows_offered for each in channels))
+        counts = (sum(each.rows_sent for each in channels), sum(each.rows_offered for each in channels))
         # Channels count from their creation; the result is the difference since the last call.
-        before, self._before = self._before, now
-        return now[0] - before[0], now[1] - before[1]
+        earlier_counts, self._before = self._before, counts
+        return counts[0] - earlier_counts[0], counts[1] - earlier_counts[1]
 
 
 def train_cached(
@@ -112,17 +112,17 @@ def train_cached(
         for name, cache in caches.items():
             system = System(partition=Random(seed=seed), cache=cache)
             training = CachedWorkers(graph, system, shape, TrainSettings(seed=seed), workers=workers)
-            exact = exact_trainer(graph, shape, seed=seed)
-            best = (-1.0, 0.0)  # validation and test score
+            trainer = exact_trainer(graph, shape, seed=seed)
+            best_scores = (-1.0, 0.0)  # validation and test score
             for epoch in range(epochs):
                 training.step(epoch)
                 if epoch % every == every - 1 or epoch == epochs - 1:
                     # Evaluate on the whole graph, so that cached rows do not affect the score.
-                    exact.parameters.values.copy_(training.threads.trainers[0].parameters.values)
-                    scores = exact.evaluate(epoch)
-                    best = max(best, (scores.val, scores.test))  # by validation score first
-            sent, offered = training.count_rows()
-            skipped = 1 - sent / offered if offered else 0.0
-            line = {"cache": name, "seed": seed, "score": best[1], "kept": skipped, "epsilon": training.epsilon}
+                    trainer.parameters.values.copy_(training.threads.trainers[0].parameters.values)
+                    scores = trainer.evaluate(epoch)
+                    best_scores = max(best_scores, (scores.val, scores.test))  # by validation score first
+            num_sent, num_offered = training.count_rows()
+            share = 1 - num_sent / num_offered if num_offered else 0.0
+            line = {"cache": name, "seed": seed, "score": best_scores[1], "kept": share, "epsilon": training.epsilon}
             rows.append(line)
     return pd.DataFrame(rows)

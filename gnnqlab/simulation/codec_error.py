@@ -102,21 +102,21 @@ def trained_rows(
     threads, observers = observed_workers(_Messages, graph, model, workers=workers, system=system, seed=seed)
     threads.set_weights(weights)
     threads.gradients(0)  # one pass: every message of both directions is encoded once
-    sent: dict[RowsKey, list[tuple[Tensor, Tensor]]] = {}
+    sent_messages: dict[RowsKey, list[tuple[Tensor, Tensor]]] = {}
     for observer in observers:
         assert isinstance(observer, _Messages)
         for place, messages in observer.of.items():
-            sent.setdefault(place, []).extend(messages)
-    generator, found = torch.Generator().manual_seed(seed), {}
-    for place, messages in sorted(sent.items()):
+            sent_messages.setdefault(place, []).extend(messages)
+    generator, rows_by_place = torch.Generator().manual_seed(seed), {}
+    for place, messages in sorted(sent_messages.items()):
         ids, rows = (torch.cat(parts) for parts in zip(*messages, strict=True))  # (K,), (K, D)
         # Sort by id, then by value (two workers may send gradients of one node): independent of the order of threads.
         by_value = rows[:, 0].argsort()
         rows = rows[by_value[ids[by_value].argsort(stable=True)]]
         rows = rows[rows.abs().amax(1) > 0]  # zeros have no error in any codec
         # A random sample without replacement, (min(K, most), D).
-        found[place] = rows[torch.randperm(rows.shape[0], generator=generator)[:most]]
-    return found
+        rows_by_place[place] = rows[torch.randperm(rows.shape[0], generator=generator)[:most]]
+    return rows_by_place
 
 
 def codec_error(codec: Codec, rows: Tensor, bits: int, *, draws: int = 16) -> CodecError:
@@ -138,16 +138,16 @@ def codec_error(codec: Codec, rows: Tensor, bits: int, *, draws: int = 16) -> Co
         raise ValueError(f"draws must be at least 2 to separate bias from noise, got {draws}")
     layout, places = codec.layout(bits, *rows.shape), torch.arange(rows.shape[0])
     # One buffer of bytes and one of rows (n, D), reused by all draws.
-    segment, out = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows)
-    mean, squared = torch.zeros_like(rows, dtype=torch.float64), 0.0
+    segment, decoded_rows = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows)
+    mean_error, squared_error = torch.zeros_like(rows, dtype=torch.float64), 0.0
     for epoch in range(draws):
         noise = Noise(0, epoch, 0)  # independent noise for each epoch
         codec.encode(rows, places, places, layout, segment, noise)
-        codec.decode(segment, layout, out, places, accumulate=False, ids=places, noise=noise)
-        error = out.double() - rows  # (n, D)
-        mean += error / draws
-        squared += float(error.square().sum()) / draws
+        codec.decode(segment, layout, decoded_rows, places, accumulate=False, ids=places, noise=noise)
+        error = decoded_rows.double() - rows  # (n, D)
+        mean_error += error / draws
+        squared_error += float(error.square().sum()) / draws
     total = float(rows.double().square().sum())
-    # E|mean error|^2 = bias^2 + variance / draws, and squared = bias^2 + variance.
-    found = (float(mean.square().sum()) - squared / draws) * draws / (draws - 1)
-    return CodecError(squared / total, (max(0.0, found) / total) ** 0.5)
+    # E|mean error|^2 = bias^2 + variance / draws, and squared_error = bias^2 + variance.
+    bias_square = (float(mean_error.square().sum()) - squared_error / draws) * draws / (draws - 1)
+    return CodecError(squared_error / total, (max(0.0, bias_square) / total) ** 0.5)

@@ -69,14 +69,14 @@ def coding_errors(
     if values.dim() != 2 or len(values) != parts.graph.num_nodes:
         raise ValueError(f"rows must be ({parts.graph.num_nodes}, D), a row for each node, got {tuple(values.shape)}")
     # (N, D) float32, contiguous, as the kernels need it.
-    matrix, coder, found = values.float().contiguous(), codec or Stochastic(), {}
+    matrix, coder, errors = values.float().contiguous(), codec or Stochastic(), {}
     for shard in parts.shards:
         for route in shard.plan("forward").receive:
             nodes = route.ids.tolist()
-            missing = [(shard.rank, node) for node in nodes if (shard.rank, node) not in widths]
-            if missing:
+            pairs = [(shard.rank, node) for node in nodes if (shard.rank, node) not in widths]
+            if pairs:
                 raise ValueError(
-                    f"every halo row needs a bit-width, got none for (worker, node) {missing[:3]}; use message_widths"
+                    f"every halo row needs a bit-width, got none for (worker, node) {pairs[:3]}; use message_widths"
                 )
             if not nodes:
                 continue
@@ -89,8 +89,8 @@ def coding_errors(
             # The same noise key as in a channel: the receiver is numbered by its distance from the sender.
             noise = Noise(seed, epoch, stream("forward", layer), (shard.rank - route.peer - 1) % parts.workers)
             coder.encode(matrix, ids, ids, layout, segment, noise)
-            out = coder.rows(len(nodes), matrix.shape[1], matrix.device)  # (rows, D)
-            coder.decode(segment, layout, out, torch.arange(len(nodes)), accumulate=False, ids=ids, noise=noise)
-            squares = (out.double() - matrix[ids].double()).square().sum(dim=1)  # (rows,) float64
-            found.update({(shard.rank, int(node)): float(square) for node, square in zip(ids, squares)})
-    return found
+            output = coder.rows(len(nodes), matrix.shape[1], matrix.device)  # (rows, D)
+            coder.decode(segment, layout, output, torch.arange(len(nodes)), accumulate=False, ids=ids, noise=noise)
+            squares = (output.double() - matrix[ids].double()).square().sum(dim=1)  # (rows,) float64
+            errors.update({(shard.rank, int(node)): float(square) for node, square in zip(ids, squares)})
+    return errors

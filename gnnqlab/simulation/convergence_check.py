@@ -107,8 +107,8 @@ def convergence(
         raise ValueError(f"step must be positive, got {step}")
     recipe = make_system(system, **settings).on_hosts(hosts)
     shape = replace(ModelSettings(name=model) if isinstance(model, str) else model, dropout=0.0, input_dropout=0.0)
-    exact = exact_trainer(graph, shape, seed=seed, smooth=smooth)
-    quantized = ThreadedWorkers(
+    trainer = exact_trainer(graph, shape, seed=seed, smooth=smooth)
+    quantized_workers = ThreadedWorkers(
         graph,
         cut_graph(graph, recipe.partition, workers),
         recipe,
@@ -117,41 +117,41 @@ def convergence(
         bits=FrozenBits(recipe.bits),
         smooth=smooth,
     )
-    weights = exact.parameters.values
-    steepest, rows = 0.0, []
+    weights = trainer.parameters.values
+    largest_curvature, rows = 0.0, []
     for epoch in range(epochs):
         if epoch % max(1, epochs // looks) == 0:
-            steepest = max(steepest, curvature(exact, seed=seed).curvature)
-            step = step or 0.25 / steepest  # far below 2 / L_2, because L_2 grows during the descent
-        loss = exact.gradients(epoch)
-        gradient = exact.parameters.gradients.double()  # g, (n,) float64
+            largest_curvature = max(largest_curvature, curvature(trainer, seed=seed).curvature)
+            step = step or 0.25 / largest_curvature  # far below 2 / L_2, because L_2 grows during the descent
+        loss = trainer.gradients(epoch)
+        gradient = trainer.parameters.gradients.double()  # g, (n,) float64
         # Both gradients at the same weights; the descent follows the quantized one, as in the theorem.
-        quantized.set_weights(weights)
-        _, noisy = quantized.gradients(epoch)  # g̃, (n,)
+        quantized_workers.set_weights(weights)
+        _, noisy_gradient = quantized_workers.gradients(epoch)  # g̃, (n,)
         rows.append(
             {
                 "epoch": epoch,
                 "loss": loss,
                 "gradient_square": float(gradient.square().sum()),
-                "noise_square": float((noisy - gradient).square().sum()),
+                "noise_square": float((noisy_gradient - gradient).square().sum()),
             }
         )
         assert step is not None
-        weights -= step * noisy  # in place: the buffer of the exact trainer
+        weights -= step * noisy_gradient  # in place: the buffer of the exact trainer
     frame = pd.DataFrame(rows)
     frame["mean_square"] = frame["gradient_square"].expanding().mean()
-    found = ConvergenceCheck(frame, float(step or 0.0), steepest, float(frame["noise_square"].max()))
+    result = ConvergenceCheck(frame, float(step or 0.0), largest_curvature, float(frame["noise_square"].max()))
     gap = max(rows[0]["loss"] - floor, 0.0)  # L(w_1) - L*
     for column in ("descent", "noise"):
-        frame[column] = [_term(found, gap, epoch + 1, column) for epoch in range(epochs)]
+        frame[column] = [_term(result, gap, epoch + 1, column) for epoch in range(epochs)]
     frame["bound"] = frame["descent"] + frame["noise"]
-    return found
+    return result
 
 
-def _term(found: ConvergenceCheck, gap: float, epochs: int, column: str) -> float:
-    if not found.step_allowed:
+def _term(result: ConvergenceCheck, gap: float, epochs: int, column: str) -> float:
+    if not result.step_allowed:
         return float("inf")
     terms = convergence_bound(
-        loss_gap=gap, epochs=epochs, step=found.step, curvature=found.curvature, variance=found.variance
+        loss_gap=gap, epochs=epochs, step=result.step, curvature=result.curvature, variance=result.variance
     )
     return float(getattr(terms, column))

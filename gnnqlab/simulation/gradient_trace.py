@@ -89,7 +89,7 @@ def is_covered(model: nn.Module) -> bool:
     """Return True if Theorem 3 covers a model: a stack of convolutions with one aggregation each."""
     convolutions = getattr(model, "convolutions", None)
     return convolutions is not None and all(
-        isinstance(each, GraphConvolution | SageConvolution) for each in convolutions
+        isinstance(convolution, GraphConvolution | SageConvolution) for convolution in convolutions
     )
 
 
@@ -159,17 +159,17 @@ def rows_received(
     for trace in traces:
         shard = trace.shard
         # (V, D) in the order of workers; `position` maps a global id to its row there.
-        rows = torch.cat([other.layers[layer].rows for other in traces])  # type: ignore[misc]
+        rows = torch.cat([other_trace.layers[layer].rows for other_trace in traces])  # type: ignore[misc]
         position = _positions(traces)
         step_H = _squared_steps(trace, bits, layer, "forward", rows[position[shard.halo]])
         destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())  # (E,), row per edge
-        remote = shard.indices >= shard.num_owned  # (edges,) bool
-        column = shard.indices[remote].long() - shard.num_owned  # (E,), index of the halo row
-        alpha = shard.alpha(trace.layers[layer].alpha)[remote]
+        is_remote = shard.indices >= shard.num_owned  # (edges,) bool
+        column = shard.indices[is_remote].long() - shard.num_owned  # (E,), index of the halo row
+        alpha = shard.alpha(trace.layers[layer].alpha)[is_remote]
         number = shard.halo[column]  # (E,), global id
         if noise == "receiver":
             number = number * shard.workers + shard.rank  # another number for each receiver
-        parts.append((number, shard.owned[destination[remote]], alpha, step_H[column]))
+        parts.append((number, shard.owned[destination[is_remote]], alpha, step_H[column]))
     return ReceivedMessages(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
 
 
@@ -246,11 +246,16 @@ class LayerMeans:
         self._passes += 1
         for name in ("input", "sums", "output", "output_gradient", "rows_gradient"):
             self._add(name, gather_by_node(traces, self.layer, name).double())
-        forward = rows_received(traces, bits, self.layer, noise=self._noise)
-        backward = gradients_received(traces, bits, self.layer)
-        self._add("rows_noise", forward.variance(1.0, num_rows=num_rows))
-        self._add("gradients_noise", backward.variance(1.0, num_rows=num_rows))
-        self._add("shared", torch.tensor(shared_variance(forward.noise, forward.alpha, forward.squared_step)))
+        forward_messages = rows_received(traces, bits, self.layer, noise=self._noise)
+        backward_messages = gradients_received(traces, bits, self.layer)
+        self._add("rows_noise", forward_messages.variance(1.0, num_rows=num_rows))
+        self._add("gradients_noise", backward_messages.variance(1.0, num_rows=num_rows))
+        self._add(
+            "shared",
+            torch.tensor(
+                shared_variance(forward_messages.noise, forward_messages.alpha, forward_messages.squared_step)
+            ),
+        )
 
     def mean(self, name: str) -> Tensor:
         """Return a mean: ``input``, ``sums``, ``output`` and their gradients by node ``(V, D)``, or a noise."""

@@ -63,8 +63,8 @@ class ThreadGroup:
 class _ThreadSum:
     sent_bytes = 0
 
-    def __init__(self, joined: ThreadGroup, rank: int, slots: Slots) -> None:
-        self._joined, self._rank, self._slots = joined, rank, slots
+    def __init__(self, group: ThreadGroup, rank: int, slots: Slots) -> None:
+        self._joined, self._rank, self._slots = group, rank, slots
 
     def begin(self, facts: Facts) -> None:
         # No lock is needed, because each worker writes to its own buffer.

@@ -76,9 +76,9 @@ class TheoryCheck:
 
     def _single_bounds(self) -> str:
         """Return the part of the title about bounds of single weights."""
-        bounds, measured = self.bound, self.measured
-        above = [name for name in bounds if name != "all" and measured[name] > bounds[name]]
-        return f", that of {', '.join(above)} is exceeded" if above else ", and so does that of each weight"
+        bounds, measured_variances = self.bound, self.measured
+        names = [name for name in bounds if name != "all" and measured_variances[name] > bounds[name]]
+        return f", that of {', '.join(names)} is exceeded" if names else ", and so does that of each weight"
 
     def __repr__(self) -> str:
         lines = [
@@ -87,8 +87,8 @@ class TheoryCheck:
         return "\n".join([self._title(), *lines])
 
     def _repr_html_(self) -> str:
-        shown = self.frame[["layer", "weight", "measured", "bound", "ratio", "worst"]]
-        return f"<p>{html.escape(self._title())}</p>{shown.to_html(index=False, float_format='{:.3g}'.format)}"
+        table = self.frame[["layer", "weight", "measured", "bound", "ratio", "worst"]]
+        return f"<p>{html.escape(self._title())}</p>{table.to_html(index=False, float_format='{:.3g}'.format)}"
 
 
 def check(
@@ -165,7 +165,7 @@ def _policy(run: Run | RunConfig, config: RunConfig) -> tuple[BitPolicy, str]:
         choices = policy.choices
         return policy, human_bits(choices[0]) if len(choices) == 1 else f"bit-widths {choices} as chosen by the system"
     # Bit-widths of the last assignment, which sender and receiver used at the end of the run.
-    installed = None if isinstance(run, RunConfig) else load_widths(run.folder, policy)
-    if installed is None:
+    installed_policy = None if isinstance(run, RunConfig) else load_widths(run.folder, policy)
+    if installed_policy is None:
         return policy, f"start bit-width, {human_bits(policy.start)}"
-    return installed, f"last assignment, λ = {policy.lam:g}"
+    return installed_policy, f"last assignment, λ = {policy.lam:g}"

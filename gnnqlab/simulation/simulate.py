@@ -92,9 +92,9 @@ def simulate(
         >>> seen.tables["Bytes"].groupby("rank").size().tolist()
         [4, 4]
     """
-    whole = load(graph)
+    loaded_graph = load(graph)
     recipe = make_system(system)
-    cut = cut_graph(whole, partition or recipe.partition, workers)
+    cut = cut_graph(loaded_graph, partition or recipe.partition, workers)
     kinds = tuple(observers)
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, Observer)):
@@ -103,7 +103,7 @@ def simulate(
     of_worker = [Observers([kind() for kind in kinds], rank) for rank in range(workers)]
     settings = ModelSettings(name=model, **shape) if isinstance(model, str) else model
     threads = ThreadedWorkers(
-        whole,
+        loaded_graph,
         cut,
         recipe,
         settings,
@@ -118,11 +118,11 @@ def simulate(
 
 
 def _refuse_decisions_by_seconds(threads: ThreadedWorkers) -> None:
-    for axis, adaptives in threads.adaptives.items():
-        for adaptive in adaptives:
-            if adaptive.by_seconds and len(threads.trainers) > 1:
+    for axis, callbacks in threads.adaptives.items():
+        for callback in callbacks:
+            if callback.by_seconds and len(threads.trainers) > 1:
                 raise ValueError(
-                    f"a simulated system must not decide by measured seconds, got {adaptive.name!r} of the axis "
+                    f"a simulated system must not decide by measured seconds, got {callback.name!r} of the axis "
                     f"{axis}, which adapts during training; launch it with observers= instead"
                 )
 
@@ -136,8 +136,8 @@ def _train(trainer: Trainer, epochs: int) -> list[float]:
         # Taken in every epoch, as in a launched run; else callbacks and channels would collect them.
         take_decisions(trainer, epoch)
         arrivals = trainer.take_arrivals()
-        for adaptive in trainer.adaptives.values():
-            adaptive.observe(arrivals)
+        for callback in trainer.adaptives.values():
+            callback.observe(arrivals)
         report_epoch(trainer.observers, epoch, loss, {"epoch": epoch, "rank": trainer.observers.rank, "loss": loss})
         losses.append(loss)
     return losses

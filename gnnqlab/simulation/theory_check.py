@@ -98,8 +98,8 @@ def gradient_variance(
     passes = _Passes(graph, make_system(system, **settings).on_hosts(hosts), shape, workers, seed, smooth, bits)
     if weights is not None:
         passes.set_weights(weights)
-    exact = passes.exact_gradient()  # (n,)
-    everything = passes.repeat(repeats, only)  # (R, n), all messages of `only` quantized
+    exact_gradient = passes.exact_gradient()  # (n,)
+    full_sample = passes.repeat(repeats, only)  # (R, n), all messages of `only` quantized
     samples: dict[frozenset[Place], _Sample] = {}
     rows: list[dict[str, Any]] = []
     terms, noise = passes.terms(), passes.noise()
@@ -112,7 +112,7 @@ def gradient_variance(
             {
                 "layer": weight.layer,
                 "weight": weight.name,
-                **everything.figures(weight.span, exact),
+                **full_sample.figures(weight.span, exact_gradient),
                 "own": samples[messages].variance(weight.span),
                 "bound": weight.bound(noise, AVERAGE).total,
                 "printed": weight.bound(noise, AVERAGE, as_printed=True).total,
@@ -123,7 +123,7 @@ def gradient_variance(
     # Weight matrices only: the theorem does not cover biases and norms.
     matrices = torch.cat([weight.span for weight in terms])
     sums = {name: sum(float(row[name]) for row in rows) for name in ("own", "bound", "printed", "worst", "shared")}
-    rows.append({"layer": -1, "weight": "all", **everything.figures(matrices, exact), **sums})
+    rows.append({"layer": -1, "weight": "all", **full_sample.figures(matrices, exact_gradient), **sums})
     frame = pd.DataFrame(rows)
     frame.insert(4, "ratio", frame["measured"] / frame["bound"].where(frame["bound"] > 0))
     return frame
@@ -138,13 +138,13 @@ class _Sample:
     def variance(self, span: Tensor) -> float:
         return float(self.gradients[:, span].double().var(0).sum())  # (R, span) -> (span,) -> ()
 
-    def figures(self, span: Tensor, exact: Tensor) -> dict[str, float]:
+    def figures(self, span: Tensor, exact_gradient: Tensor) -> dict[str, float]:
         variance = self.variance(span)
         return {
             "measured": variance,
-            "bias": float((self.gradients[:, span].mean(0) - exact[span]).norm()),
+            "bias": float((self.gradients[:, span].mean(0) - exact_gradient[span]).norm()),
             "standard_error": (variance / len(self.gradients)) ** 0.5,
-            "norm": float(exact[span].norm()),
+            "norm": float(exact_gradient[span].norm()),
         }
 
 
@@ -201,9 +201,9 @@ class _Passes:
     def repeat(self, repeats: int, only: Collection[tuple[str, int]] | None) -> _Sample:
         """Return the gradients of passes with different noise; the first call also records the layers."""
         bits = FrozenBits(self._bits, only=only)
-        of_workers = self._graph, self._cut, self._system, self._model, self._settings
+        worker_arguments = self._graph, self._cut, self._system, self._model, self._settings
         # New workers for each sample, because their bit policy is fixed when they are built.
-        workers, traces = traced_workers(*of_workers, bits=bits, smooth=self._smooth)
+        workers, traces = traced_workers(*worker_arguments, bits=bits, smooth=self._smooth)
         workers.set_weights(self._exact.parameters.values)
         record = not self._layers
         if record:
@@ -234,5 +234,5 @@ class _Passes:
         """Return the worst-case bound without assuming that rows with a common message are independent."""
         bound = terms.bound(noise, WORST)
         # The term of independent rows is replaced: rows with a common message have one noise, which adds up.
-        shared = 0.0 if terms.rows is None else float(self._layers[terms.rows].mean("shared"))
-        return bound.product + bound.from_gradients + terms.largest_gradient**2 * WORST * shared
+        shared_noise = 0.0 if terms.rows is None else float(self._layers[terms.rows].mean("shared"))
+        return bound.product + bound.from_gradients + terms.largest_gradient**2 * WORST * shared_noise

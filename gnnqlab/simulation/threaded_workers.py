@@ -173,8 +173,8 @@ class AllowFloat32(Codec):
         return self.codec.rows(num_rows, columns, device)
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        exact = isinstance(widths, int) and widths == 32
-        return (_EXACT if exact else self.codec).layout(widths, num_rows, columns)
+        is_exact = isinstance(widths, int) and widths == 32
+        return (_EXACT if is_exact else self.codec).layout(widths, num_rows, columns)
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -244,7 +244,7 @@ class ThreadedWorkers:
         self._joined = ThreadGroup(cut.workers) if joined else None
         of_worker = list(observers) or [Observers(rank=rank) for rank in range(cut.workers)]
         # Processor time: elapsed time of a thread would include its waits for the cores of this process.
-        self._clocks = [PhaseTimer(timer=time.thread_time, observers=each) for each in of_worker]
+        self._clocks = [PhaseTimer(timer=time.thread_time, observers=observer) for observer in of_worker]
         self.seconds: list[dict[str, float]] = []
         """Processor time of each worker in the last pass, by phase: about that of launched workers."""
         self.trainers: list[Trainer] = []
@@ -254,16 +254,18 @@ class ThreadedWorkers:
         self.adaptives: dict[str, list[Adaptive]] = {}
         """Adaptive components of the last worker, by axis; empty unless the workers are joined."""
         # Measurements can quantize some messages only (`FrozenBits.only`), so each codec must support 32 bits too.
-        either: Any = ByDirection(*(AllowFloat32(of_direction(system.codec, each)) for each in ("forward", "backward")))
-        quiet = system if as_launched else replace(system, codec=either, schedule=Synchronous())
+        codec: Any = ByDirection(
+            *(AllowFloat32(of_direction(system.codec, direction)) for direction in ("forward", "backward"))
+        )
+        variant = system if as_launched else replace(system, codec=codec, schedule=Synchronous())
         for shard, cache in zip(self.shards, self.caches, strict=True):
-            in_use: Any = quiet.bits if bits is None else bits
+            bit_policy: Any = variant.bits if bits is None else bits
             if as_launched and bits is None:
-                in_use = by_direction(quiet.bits, partial(in_force, worker=worker_context(shard, settings)))
+                bit_policy = by_direction(variant.bits, partial(in_force, worker=worker_context(shard, settings)))
             exchange = join(
-                quiet,
+                variant,
                 shard,
-                bits=in_use,
+                bits=bit_policy,
                 cache=cache,
                 transport=LoopbackTransport(self._mail, shard.rank),
                 seed=settings.seed,
@@ -282,7 +284,7 @@ class ThreadedWorkers:
             if joined:
                 training = Training(
                     worker=worker_context(shard, settings),
-                    parts=worker_components(quiet, exchange, bits=in_use, cache=cache),
+                    parts=worker_components(variant, exchange, bits=bit_policy, cache=cache),
                     of_direction=of_direction,
                     shard=shard,
                     phases=clock,

@@ -46,8 +46,8 @@ class WeightTerms:
     @property
     def messages(self) -> frozenset[Place]:
         """Messages whose noise enters the gradient."""
-        forward = [] if self.rows is None else [("forward", self.rows)]
-        return frozenset([*forward, *(("backward", layer) for layer, _ in self.gradients)])
+        forward_places = [] if self.rows is None else [("forward", self.rows)]
+        return frozenset([*forward_places, *(("backward", layer) for layer, _ in self.gradients)])
 
     def noises(self, noise: Mapping[Place, Tensor]) -> tuple[Tensor, Tensor]:
         """Return ``A_v`` and ``B_v``, in the unit of ``noise``, float64 ``(V,)``."""
@@ -81,14 +81,14 @@ def weight_terms(model: nn.Module, layers: Sequence[LayerMeans], adjacency: Any)
         layers: factors of each layer, by node of the whole graph.
         adjacency: ``kind of α -> Adjacency`` of the whole graph.
     """
-    found, offset = [], 0
+    terms, offset = [], 0
     for name, parameter in model.named_parameters():
         parts = name.split(".")
         if parts[0] == "convolutions" and parts[-1].startswith("weight"):
             span = torch.arange(offset, offset + parameter.numel())  # indices of W in the flat parameters
-            found.append(_terms(model, layers, adjacency, int(parts[1]), parts[-1], span))
+            terms.append(_terms(model, layers, adjacency, int(parts[1]), parts[-1], span))
         offset += parameter.numel()  # biases and norms as well
-    return found
+    return terms
 
 
 def _terms(
@@ -103,15 +103,15 @@ def _terms(
     # Y = A (X W), so dW = X^T (A^T dY) = (A X)^T dY: noise of this layer's backward messages is multiplied by X, noise
     # in dY by A X. The bound has one row norm M, that of X, so noise in dY gets the ratio of both norms as a factor.
     x = layer.mean("input").float()  # (V, D)
-    largest = layer.largest("input")
+    largest_x = layer.largest("input")
     matrix: Adjacency = adjacency(layer.alpha)
-    summed = spmm(matrix, x).norm(dim=1).max()  # max_v ||(A X)_v||
-    stretch = float(summed) / largest if largest else 0.0
+    largest_sum = spmm(matrix, x).norm(dim=1).max()  # max_v ||(A X)_v||
+    stretch = float(largest_sum) / largest_x if largest_x else 0.0
     # This layer's own messages enter A^T dY with factor 1.
     own_messages = (index, torch.ones((), dtype=torch.float64))
     # Squared, because noises are variances.
-    next_layers = tuple((following, factor * stretch**2) for following, factor in noise)
-    return WeightTerms(index, name, span, None, (own_messages, *next_layers), largest, layer.largest("rows_gradient"))
+    next_layers = tuple((next_layer, factor * stretch**2) for next_layer, factor in noise)
+    return WeightTerms(index, name, span, None, (own_messages, *next_layers), largest_x, layer.largest("rows_gradient"))
 
 
 def _output_gradient_noise(model: Any, layers: Sequence[LayerMeans], index: int) -> tuple[tuple[int, Tensor], ...]:
@@ -123,9 +123,9 @@ def _output_gradient_noise(model: Any, layers: Sequence[LayerMeans], index: int)
     if index + 1 == len(layers):
         return ()
     factor = torch.ones((), dtype=torch.float64)
-    following = model.convolutions[index + 1]
-    if following.projects_first:
-        matrix = following.weight_neighbour if hasattr(following, "weight_neighbour") else following.weight
+    layer = model.convolutions[index + 1]
+    if layer.projects_first:
+        matrix = layer.weight_neighbour if hasattr(layer, "weight_neighbour") else layer.weight
         factor = factor * float(torch.linalg.matrix_norm(matrix.detach(), 2)) ** 2  # σ_max squared
     norms = getattr(model, "norms", None)
     if norms is not None:

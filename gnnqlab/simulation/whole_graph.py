@@ -39,11 +39,11 @@ def exact_trainer(
         products: for another precision than float32.
         dense: convert sparse features to dense ones.
     """
-    local = LocalGraph(graph, seed=seed, products=products)
+    local_graph = LocalGraph(graph, seed=seed, products=products)
     if dense:
-        local.densify_features()
+        local_graph.densify_features()
     return Trainer(
-        local, label_objective(graph), build_network(model, graph, seed, smooth), TrainSettings(seed=seed, lr=lr)
+        local_graph, label_objective(graph), build_network(model, graph, seed, smooth), TrainSettings(seed=seed, lr=lr)
     )
 
 
@@ -56,10 +56,10 @@ class SmoothStack(nn.Module):
         self.takes_sparse_input = bool(stack.takes_sparse_input)
 
     def forward(self, g: GraphPass, x: Tensor) -> Tensor:
-        last = len(self.convolutions) - 1
+        last_index = len(self.convolutions) - 1
         for index, convolution in enumerate(self.convolutions):
-            x = convolution(g, x, exact=index == last)  # (N, D) -> (N, O)
-            if index < last:
+            x = convolution(g, x, exact=index == last_index)  # (N, D) -> (N, O)
+            if index < last_index:
                 # Assumption 1 (A.1) of AdaQP holds for GELU, not for ReLU.
                 x = functional.gelu(x if self.norms is None else self.norms[index](x))
         return x

@@ -159,8 +159,8 @@ def content_digest(source: str) -> str:
     for file in [path] if path.is_file() else sorted(path.rglob("*")):  # sorted: file systems list in any order
         if file.is_file():
             digest.update(file.relative_to(path).as_posix().encode())  # relative, independent of the folder's place
-            with open(file, "rb") as opened:
-                digest.update(hashlib.file_digest(opened, "blake2b").digest())
+            with open(file, "rb") as stream:
+                digest.update(hashlib.file_digest(stream, "blake2b").digest())
     return digest.hexdigest()
 
 
@@ -208,8 +208,8 @@ class CellResults:
 
     def link(self, case: Case, share: float) -> tuple[str, float] | None:
         """Return the rate of a case's link and Vanilla's communication share; ``None`` before calibration."""
-        found = self._known_links().get(_link_key(case, share))
-        return (found[0], found[1]) if found else None
+        entry = self._known_links().get(_link_key(case, share))
+        return (entry[0], entry[1]) if entry else None
 
     def add_link(self, case: Case, share: float, link: str, vanilla_share: float) -> None:
         """Store the rate at which Vanilla spends this share of its epoch in communication, for all later cells."""
@@ -218,8 +218,8 @@ class CellResults:
         write_text(self._links, json.dumps(links, indent=1) + "\n")
 
     def _known_links(self) -> dict[str, Any]:
-        known: dict[str, Any] = json.loads(self._links.read_text()) if self._links.exists() else {}
-        return known
+        links: dict[str, Any] = json.loads(self._links.read_text()) if self._links.exists() else {}
+        return links
 
 
 def _link_key(case: Case, share: float) -> str:
@@ -244,19 +244,21 @@ def make_contestants(systems: Iterable[str | System | Contestant] | Mapping[str,
 
     if isinstance(systems, str):
         raise ValueError(f"systems must be a list, got the text {systems!r}; write [{systems!r}]")
-    found: list[Contestant] = []
-    named = systems.items() if isinstance(systems, Mapping) else ((None, each) for each in systems)
-    for name, each in named:
-        if isinstance(each, Contestant):
-            found.append(each)
+    contestants: list[Contestant] = []
+    pairs = systems.items() if isinstance(systems, Mapping) else ((None, entry) for entry in systems)
+    for name, entry in pairs:
+        if isinstance(entry, Contestant):
+            contestants.append(entry)
             continue
-        system = make_system(each) if isinstance(each, str) else each
-        found.append(Contestant(name=name or system.name, system=system))
-    labels = [one.label for one in found]  # labels, not names: a system may appear with and without services
+        system = make_system(entry) if isinstance(entry, str) else entry
+        contestants.append(Contestant(name=name or system.name, system=system))
+    # labels, not names: a system may appear with and without services
+    labels = [contestant.label for contestant in contestants]
     if not labels:
         raise ValueError("a study needs at least one system, got none")
-    if repeated := sorted({label for label in labels if labels.count(label) > 1}):
+    if repeated_labels := sorted({label for label in labels if labels.count(label) > 1}):
         raise ValueError(
-            f"systems of a study need different names, got {repeated} more than once; pass {{'a name': system, ...}}"
+            f"systems of a study need different names, got {repeated_labels} more than once; "
+            "pass {'a name': system, ...}"
         )
-    return found
+    return contestants

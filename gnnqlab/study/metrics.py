@@ -46,7 +46,7 @@ def metric_rows(result: RunResult, baseline: RunResult | None) -> list[dict[str,
         >>> {each["metric"]: each["value"] for each in metric_rows(one, other)}["speed_up"]
         3.0
     """
-    known: list[tuple[str, float, str]] = [
+    triples: list[tuple[str, float, str]] = [
         (result.score_name, 100 * result.score, "%"),
         ("best_validation", 100 * result.best, "%"),
         ("train_s", result.train_s, "s"),
@@ -65,10 +65,10 @@ def metric_rows(result: RunResult, baseline: RunResult | None) -> list[dict[str,
     if baseline is not None:
         # The baseline of the same seed: the spread between seeds cancels in these ratios.
         target = baseline.best - MARGIN
-        known += [
+        triples += [
             ("speed_up", baseline.train_s / result.train_s, "×"),
             ("to_target_s", result.seconds_to(target), "s"),
             ("speed_up_to_target", baseline.seconds_to(target) / result.seconds_to(target), "×"),
             ("bytes_to_target", result.bytes_to(target), "B"),
         ]
-    return [{"metric": metric, "value": value, "unit": unit} for metric, value, unit in known]
+    return [{"metric": metric, "value": value, "unit": unit} for metric, value, unit in triples]

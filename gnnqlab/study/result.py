@@ -101,8 +101,8 @@ class RunResult:
 
     def settled_s(self, share: float = 0.5) -> float:
         """Compute the mean seconds per epoch over the last ``share`` of the training, after warm-up and adaptation."""
-        settled = self.epochs_s[int((1 - share) * len(self.epochs_s)) :]  # the last epochs
-        return statistics.fmean(settled) if settled else math.nan
+        last_epochs_s = self.epochs_s[int((1 - share) * len(self.epochs_s)) :]  # the last epochs
+        return statistics.fmean(last_epochs_s) if last_epochs_s else math.nan
 
     def to_json(self) -> dict[str, Any]:
         """Convert to plain values; :meth:`from_json` restores them."""
@@ -112,8 +112,8 @@ class RunResult:
     def from_json(cls, value: dict[str, Any]) -> RunResult:
         """Build a result from the output of :meth:`to_json`."""
         curve = tuple((int(epochs), float(seconds), float(score)) for epochs, seconds, score in value["curve"])
-        each = {name: tuple(value.get(name, ())) for name in ("epochs_s", "epochs_bytes")}
-        return cls(**{**value, "curve": curve, **each})
+        sequences = {name: tuple(value.get(name, ())) for name in ("epochs_s", "epochs_bytes")}
+        return cls(**{**value, "curve": curve, **sequences})
 
 
 def read_result(run: Run) -> RunResult:
@@ -122,8 +122,8 @@ def read_result(run: Run) -> RunResult:
     evaluated = by_epoch(records).dropna(subset=["val_score"])  # epochs without evaluation have no score
     payload_bits = 8.0 * traffic["payload_bytes"]
     elements = float((payload_bits / traffic["bits"]).sum())  # parameters are not elements
-    sent = records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # of all workers
-    offered = run.cache[["rows_sent", "rows_offered"]].sum()
+    epoch_bytes = records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # of all workers
+    row_counts = run.cache[["rows_sent", "rows_offered"]].sum()
     return RunResult(
         score=get_test_score(summary) or 0.0,
         score_name=score_key(summary),
@@ -136,15 +136,15 @@ def read_result(run: Run) -> RunResult:
             (int(row.epoch) + 1, float(row.train_s), float(row.val_score)) for row in evaluated.itertuples(index=False)
         ),
         epochs_s=tuple(map(float, epoch_seconds(records))),
-        epochs_bytes=tuple(map(float, sent)),
-        bytes_sent=float(sent.sum()) / int(summary["epochs"]),
+        epochs_bytes=tuple(map(float, epoch_bytes)),
+        bytes_sent=float(epoch_bytes.sum()) / int(summary["epochs"]),
         computation_s=summary["comp_s"],
         communication_s=summary["comm_s"] + summary["quant_s"],
         gradients_s=float(records.groupby("epoch")["reduce_s"].mean().median()),  # workers' mean, epochs' median
         memory_bytes=summary["peak_memory_bytes"],
         assign_s=float(records.groupby("rank")["assign_s"].sum().max()),  # all workers wait for the slowest
         assign_cpu_s=summary.get("assignments", 0) * summary.get("assign_cpu_s", 0.0),
-        skipped=float(1 - offered["rows_sent"] / offered["rows_offered"]) if offered["rows_offered"] else 0.0,
+        skipped=float(1 - row_counts["rows_sent"] / row_counts["rows_offered"]) if row_counts["rows_offered"] else 0.0,
         rounded_twice=float(records["rounded_twice"].sum() / max(records["rounded"].sum(), 1.0)),
     )
 
@@ -154,9 +154,9 @@ def stale_share(run: Run) -> float:
     if run.config.system.schedule.lag == 0:
         return 0.0
     epochs, decisions = run.config.train.epochs, run.decisions
-    stale = [False] + [True] * (epochs - 1)  # the first epoch has no earlier rows
-    for epoch, what in zip(decisions["epoch"], decisions["what"]):
-        if what in ("fresh rows", "rows of the epoch before"):
+    stale_flags = [False] + [True] * (epochs - 1)  # the first epoch has no earlier rows
+    for epoch, decision in zip(decisions["epoch"], decisions["what"]):
+        if decision in ("fresh rows", "rows of the epoch before"):
             # A decision holds until the next one.
-            stale[int(epoch) :] = [what == "rows of the epoch before"] * len(stale[int(epoch) :])
-    return stale.count(True) / epochs
+            stale_flags[int(epoch) :] = [decision == "rows of the epoch before"] * len(stale_flags[int(epoch) :])
+    return stale_flags.count(True) / epochs

@@ -101,18 +101,18 @@ class Study:
     ) -> None:
         self.folder = Path(folder).absolute() if folder is not None else default_root() / "study"
         self.contestants = make_contestants(systems)
-        labels = [one.label for one in self.contestants]
+        labels = [contestant.label for contestant in self.contestants]
         self.baseline = labels[0] if baseline is None else baseline
         if self.baseline not in labels:
             raise ValueError(f"baseline must be one of the systems {labels}, got {baseline!r}")
         # Evaluation receives pending messages of a stale schedule, so one such contestant makes all evaluations rare.
-        lag = max(one.system.schedule.lag for one in self.contestants)
+        lag = max(contestant.system.schedule.lag for contestant in self.contestants)
         settings = {"evaluate_every": usual_every(lag), **settings}  # an explicit setting precedes
         counts = [workers] if isinstance(workers, int) else list(workers)
         seeds = list(seeds)
-        for what, values in (("graphs", graphs), ("models", models), ("seeds", seeds), ("workers", counts)):
+        for argument, values in (("graphs", graphs), ("models", models), ("seeds", seeds), ("workers", counts)):
             if isinstance(values, str) or not values:
-                raise ValueError(f"{what} of a study must be a list with at least one entry, got {values!r}")
+                raise ValueError(f"{argument} of a study must be a list with at least one entry, got {values!r}")
         self._train, self._results, code = train, CellResults(self.folder), code_in_use()
         self._cells: list[Cell] = []
         # Seeds outside, contestants inside: a slow hour of the machine affects all systems of a seed.
@@ -122,12 +122,22 @@ class Study:
                 for count in counts:
                     model_name = model if isinstance(model, str) else model.name
                     for seed in seeds:
-                        for one in self.contestants:
-                            own = {**settings, **one.settings(), "model": model, "workers": count, "seed": seed}
-                            config = configure(graph, **own)  # checks every cell before the first training
+                        for contestant in self.contestants:
+                            options = {
+                                **settings,
+                                **contestant.settings(),
+                                "model": model,
+                                "workers": count,
+                                "seed": seed,
+                            }
+                            config = configure(graph, **options)  # checks every cell before the first training
                             case = Case(name, model_name, count, config.launch.link or "")
                             cell = Cell(
-                                case=case, contestant=one, config=config, content=content or config.graph, code=code
+                                case=case,
+                                contestant=contestant,
+                                config=config,
+                                content=content or config.graph,
+                                code=code,
                             )
                             self._cells.append(cell)
 
@@ -137,16 +147,19 @@ class Study:
         # Another process may have calibrated a link in the meantime, so it is looked up at each access.
         for number, cell in enumerate(self._cells):
             share = cell.config.launch.comm_share
-            known = None if share is None else self._results.link(cell.case, share)
-            if known is not None:
-                self._cells[number] = with_link(cell, *known)
+            link = None if share is None else self._results.link(cell.case, share)
+            if link is not None:
+                self._cells[number] = with_link(cell, *link)
         return list(self._cells)
 
     def __repr__(self) -> str:
         states = [self._status(cell) for cell in self.cells]
-        done, missing = states.count(FINISHED), states.count(MISSING)
-        failed = len(states) - done - missing
-        return f"Study of {len(states)} cells: {done} finished, {failed} failed, {missing} not trained; {self.folder}"
+        num_finished, num_missing = states.count(FINISHED), states.count(MISSING)
+        num_failed = len(states) - num_finished - num_missing
+        return (
+            f"Study of {len(states)} cells: {num_finished} finished, {num_failed} failed, {num_missing} not trained; "
+            f"{self.folder}"
+        )
 
     def run(self) -> Study:
         """Train all cells without a result, one after another; return the study.
@@ -156,17 +169,18 @@ class Study:
         the estimated remaining time are printed on standard error.
         """
         # Failed cells have no result, so they are trained again.
-        missing = [number for number, cell in enumerate(self.cells) if self._results.find(cell.key) is None]
-        began = time.monotonic()
-        for done, number in enumerate(missing):
+        numbers = [number for number, cell in enumerate(self.cells) if self._results.find(cell.key) is None]
+        start = time.monotonic()
+        for index, number in enumerate(numbers):
             try:
                 text = self._run_cell(number)
             except KeyboardInterrupt:
-                count = len(self._cells) - len(missing) + done
+                count = len(self._cells) - len(numbers) + index
                 print(f"stopped: {count} of {len(self._cells)} cells are in {self.folder}", file=sys.stderr, flush=True)
                 raise
-            left_s = (time.monotonic() - began) / (done + 1) * (len(missing) - done - 1)  # by the mean of this call
-            count = len(self._cells) - len(missing) + done + 1
+            # by the mean of this call
+            left_s = (time.monotonic() - start) / (index + 1) * (len(numbers) - index - 1)
+            count = len(self._cells) - len(numbers) + index + 1
             text = f"{count} of {len(self._cells)}: {text}, about {left_s / 60:.0f} min left"
             print(text, file=sys.stderr, flush=True)
         return self
@@ -175,8 +189,12 @@ class Study:
         """Return the runs of the finished cells whose folders still exist."""
         from gnnqlab.run.run import Run
 
-        found = (self._results.find(cell.key) for cell in self.cells)
-        return [Run(self.folder / one.run) for one in found if one and one.run and (self.folder / one.run).is_dir()]
+        results = (self._results.find(cell.key) for cell in self.cells)
+        return [
+            Run(self.folder / result.run)
+            for result in results
+            if result and result.run and (self.folder / result.run).is_dir()
+        ]
 
     def results(self) -> dict[Case, dict[str, list[RunResult]]]:
         """Return the results of each case by contestant label, with seeds in identical order.
@@ -184,17 +202,17 @@ class Study:
         Raises:
             RuntimeError: if a cell has no result; the message has the number of such cells and the first cause.
         """
-        found: dict[Case, dict[str, list[RunResult]]] = {}
-        missing = []
+        results: dict[Case, dict[str, list[RunResult]]] = {}
+        causes = []
         for cell in self.cells:
             result = self._results.find(cell.key)
             if result is None:
-                missing.append(f"{_describe(cell)}: {self._status(cell)}")
+                causes.append(f"{_describe(cell)}: {self._status(cell)}")
             else:
-                found.setdefault(cell.case, {}).setdefault(cell.contestant.label, []).append(result)
-        if missing:
-            raise RuntimeError(f"{len(missing)} of {len(self._cells)} cells have no result, first {missing[0]}")
-        return found
+                results.setdefault(cell.case, {}).setdefault(cell.contestant.label, []).append(result)
+        if causes:
+            raise RuntimeError(f"{len(causes)} of {len(self._cells)} cells have no result, first {causes[0]}")
+        return results
 
     def frame(self) -> pd.DataFrame:
         """Return all results as one tidy table.
@@ -215,10 +233,10 @@ class Study:
         }
         for cell in self.cells:
             result = self._results.find(cell.key)
-            known: list[dict[str, Any]] = [{"metric": "", "value": float("nan"), "unit": ""}]
+            metrics: list[dict[str, Any]] = [{"metric": "", "value": float("nan"), "unit": ""}]
             if result is not None:
-                known = metric_rows(result, baselines[cell.case, cell.seed])
-            rows += [{**cell.columns(), **each, "status": self._status(cell)} for each in known]
+                metrics = metric_rows(result, baselines[cell.case, cell.seed])
+            rows += [{**cell.columns(), **metric, "status": self._status(cell)} for metric in metrics]
         return pd.DataFrame(rows)
 
     def summary(self, *metrics: str) -> pd.DataFrame:
@@ -256,8 +274,8 @@ class Study:
             >>> study.convergence().columns[-6:].tolist()
             ['epochs', 'seconds', 'score', 'low', 'high', 'seeds']
         """
-        found = [(cell.columns(), self._results.find(cell.key)) for cell in self.cells]
-        return convergence([(columns, result.curve) for columns, result in found if result is not None])
+        results = [(cell.columns(), self._results.find(cell.key)) for cell in self.cells]
+        return convergence([(columns, result.curve) for columns, result in results if result is not None])
 
     def to_latex(self, *metrics: str) -> str:
         """Return :meth:`table` as a LaTeX ``tabular`` with the rules of the package booktabs."""
@@ -310,13 +328,13 @@ class Study:
             # Calibrate with the plain reference, so that the rate does not depend on the contestant.
             train = dataclasses.replace(cell.config.train, gradients="float32", seed=0)
             vanilla = dataclasses.replace(cell.config, system=make_system("vanilla"), train=train)
-            (settled,) = resolve_comm_share([vanilla])  # short runs of Vanilla at several rates
-            found = settled.launch
-            assert found.link is not None and found.vanilla_share is not None
-            self._results.add_link(cell.case, share, found.link, found.vanilla_share)
-        known = self._results.link(cell.case, share)
-        assert known is not None
-        return with_link(cell, *known)
+            (resolved_config,) = resolve_comm_share([vanilla])  # short runs of Vanilla at several rates
+            launch = resolved_config.launch
+            assert launch.link is not None and launch.vanilla_share is not None
+            self._results.add_link(cell.case, share, launch.link, launch.vanilla_share)
+        link = self._results.link(cell.case, share)
+        assert link is not None
+        return with_link(cell, *link)
 
     def _status(self, cell: Cell) -> str:
         if self._results.find(cell.key) is not None:
@@ -324,8 +342,8 @@ class Study:
         return self._results.cause(cell.key) or MISSING
 
     def _baseline_columns(self) -> dict[str, str]:
-        one = next(one for one in self.contestants if one.label == self.baseline)
-        return {"system": one.name, "services": one.services}
+        contestant = next(contestant for contestant in self.contestants if contestant.label == self.baseline)
+        return {"system": contestant.name, "services": contestant.services}
 
 
 def _identity(graph: GraphLike) -> tuple[str, str]:
@@ -335,8 +353,8 @@ def _identity(graph: GraphLike) -> tuple[str, str]:
         return (path.stem if path.is_file() else path.name) if path.exists() else str(graph), content_digest(str(graph))
     from gnnqlab.graph import load
 
-    loaded = load(graph)
-    return loaded.name, loaded.content_hash
+    loaded_graph = load(graph)
+    return loaded_graph.name, loaded_graph.content_hash
 
 
 def _describe(cell: Cell) -> str:

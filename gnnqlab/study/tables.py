@@ -40,22 +40,22 @@ def summarize(frame: pd.DataFrame, metrics: Sequence[str], baseline: Mapping[str
     """
     import pandas as pd
 
-    names = [name for each in metrics for name in (_scores(frame) if each == SCORE else [each])]
-    known = list(dict.fromkeys(name for name in frame["metric"] if name))
-    if unknown := sorted(set(names) - set(known)):
-        raise ValueError(f"metrics must be among {sorted({*known, SCORE})}, got {unknown}")
-    frame = frame[frame["metric"].isin(names or known)]
+    names = [name for metric in metrics for name in (_scores(frame) if metric == SCORE else [metric])]
+    known_metrics = list(dict.fromkeys(name for name in frame["metric"] if name))
+    if unknown_metrics := sorted(set(names) - set(known_metrics)):
+        raise ValueError(f"metrics must be among {sorted({*known_metrics, SCORE})}, got {unknown_metrics}")
+    frame = frame[frame["metric"].isin(names or known_metrics)]
     is_baseline = (frame["system"] == baseline["system"]) & (frame["services"] == baseline["services"])
-    same = ["graph", "model", "workers", "link", "seed", "metric"]
+    key_columns = ["graph", "model", "workers", "link", "seed", "metric"]
     # Differences are paired by seed: the variation between seeds that both systems share cancels.
-    baselines = frame[is_baseline].rename(columns={"value": "baseline"})[[*same, "baseline"]]
-    paired = frame.merge(baselines, on=same, how="left")  # a seed without baseline has NaN
+    baselines = frame[is_baseline].rename(columns={"value": "baseline"})[[*key_columns, "baseline"]]
+    pairs = frame.merge(baselines, on=key_columns, how="left")  # a seed without baseline has NaN
     rows = []
-    for place, group in paired.groupby([*GROUP, "metric", "unit"], sort=False):  # in the order of the grid
+    for place, group in pairs.groupby([*GROUP, "metric", "unit"], sort=False):  # in the order of the grid
         value = group.dropna(subset=["value"])  # NaN: for instance a target that was not reached
-        both = value.dropna(subset=["baseline"])  # seeds that the baseline has too
+        seed_pairs = value.dropna(subset=["baseline"])  # seeds that the baseline has too
         mean, half = _interval(value["value"])
-        difference, difference_half = _interval(both["value"] - both["baseline"])
+        difference, difference_half = _interval(seed_pairs["value"] - seed_pairs["baseline"])
         rows.append((*place, len(value), mean, half, difference, difference_half))
     columns = [*GROUP, "metric", "unit", "seeds", "mean", "half_interval", "difference", "difference_half_interval"]
     return pd.DataFrame(rows, columns=columns)
@@ -69,16 +69,16 @@ def wide_table(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    varied = [name for name in GROUP if name == "system" or summary[name].nunique() > 1]
+    varied_columns = [name for name in GROUP if name == "system" or summary[name].nunique() > 1]
     rows: dict[tuple[object, ...], dict[str, object]] = {}
-    for each in summary.to_dict("records"):
-        row = rows.setdefault(tuple(each[name] for name in GROUP), {name: each[name] for name in varied})
-        unit = each["unit"]
-        row[each["metric"]] = _format_value(each["mean"], each["half_interval"], unit)
+    for record in summary.to_dict("records"):
+        row = rows.setdefault(tuple(record[name] for name in GROUP), {name: record[name] for name in varied_columns})
+        unit = record["unit"]
+        row[record["metric"]] = _format_value(record["mean"], record["half_interval"], unit)
         if unit != "×":  # a ratio is relative to the baseline already
             unit = "points" if unit == "%" else unit  # a difference of percentages is in points
-            text = _format_value(each["difference"], each["difference_half_interval"], unit, sign="+")
-            row[f"{each['metric']} − {baseline}"] = text
+            text = _format_value(record["difference"], record["difference_half_interval"], unit, sign="+")
+            row[f"{record['metric']} − {baseline}"] = text
     return pd.DataFrame(list(rows.values())).fillna("")  # a cell without this metric
 
 
@@ -122,8 +122,8 @@ def latex(table: pd.DataFrame) -> str:
         \end{tabular}
     """
     lines = [" & ".join(map(_escape_latex, row)) + r" \\" for row in [table.columns, *table.values.tolist()]]
-    begin = rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}"
-    return "\n".join([begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"])
+    header = rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}"
+    return "\n".join([header, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"])
 
 
 def _scores(frame: pd.DataFrame) -> list[str]:

@@ -35,9 +35,9 @@ def exact_at(system: System, *points: str, since: int = 0, name: str | None = No
     """
     if not isinstance(system, System):
         raise TypeError(f"system must be a System, for instance gq.systems.adaqp(), got {system!r}")
-    when = f" from epoch {since}" if since else ""
-    wrapped = wrap_part(ExactAt(points=points, since=since), system.bits)
-    return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{when}", bits=wrapped)
+    start_text = f" from epoch {since}" if since else ""
+    wrapped_bits = wrap_part(ExactAt(points=points, since=since), system.bits)
+    return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{start_text}", bits=wrapped_bits)
 
 
 def wrap_part(part: Any, present: Any) -> Any:

@@ -133,22 +133,22 @@ def check_part(axis: str, part: Any) -> None:
         check_part(axis, part.backward)
         return
     base = BASES[axis]
-    lacks = missing(part, base)
+    missing_members = missing(part, base)
     # `is_dataclass` is also true for a class, which a caller passes by mistake: Fixed for Fixed().
-    if lacks or isinstance(part, type) or not dataclasses.is_dataclass(part):
-        known = ", ".join(f"{kind.__name__}()" for kind in PARTS[axis].values())
+    if missing_members or isinstance(part, type) or not dataclasses.is_dataclass(part):
+        choices = ", ".join(f"{kind.__name__}()" for kind in PARTS[axis].values())
         raise ValueError(
             f"{axis} must be a part of that axis, a dataclass instance with {base.needed()}, got {part!r}"
-            f"{_missing_text(part, lacks)}; choose {known} or write one"
+            f"{_missing_text(part, missing_members)}; choose {choices} or write one"
         )
     complete(part, base)
 
 
-def _missing_text(part: Any, lacks: Iterable[str]) -> str:
+def _missing_text(part: Any, members: Iterable[str]) -> str:
     """Describe the members that a dataclass instance lacks, for an error message."""
     # For any other object the list of all members would not help.
-    named = lacks and dataclasses.is_dataclass(part) and not isinstance(part, type)
-    return f" without {' and '.join(lacks)}" if named else ""
+    has_text = members and dataclasses.is_dataclass(part) and not isinstance(part, type)
+    return f" without {' and '.join(members)}" if has_text else ""
 
 
 _PAIR = "by-direction"
@@ -173,8 +173,10 @@ def part_to_json(axis: str, part: Any) -> dict[str, Any]:
     else:
         name = name_of(kind)
     settings = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    inner = {key: part_to_json(axis, each) for key, each in settings.items() if dataclasses.is_dataclass(each)}
-    return {"name": name, **settings, **inner}
+    inner_parts = {
+        key: part_to_json(axis, setting) for key, setting in settings.items() if dataclasses.is_dataclass(setting)
+    }
+    return {"name": name, **settings, **inner_parts}
 
 
 def part_from_json(axis: str, value: dict[str, Any]) -> Any:
@@ -196,16 +198,18 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
         raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{did_you_mean(name, PARTS[axis])}")
     settings = with_present_names(settings, settings_in(kind), warn=False)
     # Checked here, because the TypeError of a constructor would not list the known settings.
-    known = {field.name for field in dataclasses.fields(kind)}
-    if not set(settings) <= known:
-        raise ValueError(f"{axis} {name!r} has the settings {sorted(known)}, got {sorted(set(settings) - known)}")
+    known_names = {field.name for field in dataclasses.fields(kind)}
+    if not set(settings) <= known_names:
+        raise ValueError(
+            f"{axis} {name!r} has the settings {sorted(known_names)}, got {sorted(set(settings) - known_names)}"
+        )
     # JSON has no tuples, and a frozen part compares and hashes by its tuples.
     lists = {key: tuple(setting) for key, setting in settings.items() if isinstance(setting, list)}
     # Parts inside a part, such as the policy that `exact-at` wraps.
-    inner = {
+    inner_parts = {
         key: part_from_json(axis, part) for key, part in settings.items() if isinstance(part, dict) and "name" in part
     }
-    return kind(**{**settings, **lists, **inner})
+    return kind(**{**settings, **lists, **inner_parts})
 
 
 def former_part(axis: str, value: dict[str, Any]) -> dict[str, Any]:
@@ -221,8 +225,11 @@ def partitioner_named(name: str, seed: int) -> Any:
     Raises:
         ValueError: if the name is unknown; the message lists the known ones.
     """
-    known = PARTS["partition"]
-    if name not in known:
-        raise ValueError(f"partition must be one of {sorted(known)}, got {name!r}{did_you_mean(name, known)}")
-    seeded = any(field.name == "seed" for field in dataclasses.fields(known[name]))  # deterministic ones have none
-    return known[name](**({"seed": seed} if seeded else {}))
+    partitioners = PARTS["partition"]
+    if name not in partitioners:
+        raise ValueError(
+            f"partition must be one of {sorted(partitioners)}, got {name!r}{did_you_mean(name, partitioners)}"
+        )
+    # deterministic ones have none
+    has_seed = any(field.name == "seed" for field in dataclasses.fields(partitioners[name]))
+    return partitioners[name](**({"seed": seed} if has_seed else {}))

@@ -37,8 +37,8 @@ def register_system(recipe: Recipe) -> Recipe:
         if not set(settings) <= set(_names(recipe)):
             settings = with_present_names(settings, settings_of(recipe))
         # Positional values by name, so that the stored call can be written as JSON.
-        named = {**dict(zip(_names(recipe), values, strict=False)), **settings}
-        return _with_recipe_call(recipe(*values, **settings), name, named)
+        named_settings = {**dict(zip(_names(recipe), values, strict=False)), **settings}
+        return _with_recipe_call(recipe(*values, **settings), name, named_settings)
 
     SYSTEMS[name] = wrapper  # the signature stays that of the recipe, for command line and checks
     return wrapper
@@ -64,22 +64,22 @@ def make_system(system: str | System, **settings: Any) -> System:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{did_you_mean(system, SYSTEMS)}")
     recipe = SYSTEMS[system]
     # Checked before the call, so that the error lists the known settings.
-    known = _names(recipe)
-    if not set(settings) <= set(known):
+    known_names = _names(recipe)
+    if not set(settings) <= set(known_names):
         settings = with_present_names(settings, settings_of(recipe))
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        takes = f"takes {sorted(known)}" if known else "takes no settings"
-        way = did_you_mean(unknown[0], known) or "; leave them out or choose another system"
-        raise ValueError(f"system {system!r} {takes}, got {unknown}{way}")
+    unknown_names = sorted(set(settings) - set(known_names))
+    if unknown_names:
+        settings_text = f"takes {sorted(known_names)}" if known_names else "takes no settings"
+        hint = did_you_mean(unknown_names[0], known_names) or "; leave them out or choose another system"
+        raise ValueError(f"system {system!r} {settings_text}, got {unknown_names}{hint}")
     return _with_recipe_call(recipe(**settings), system, settings)
 
 
 def _with_recipe_call(system: System, name: str, settings: dict[str, Any]) -> System:
     """Return the system with its recipe's name, and the recipe's call stored in ``recipe``."""
-    named = dataclasses.replace(system, name=name)
-    object.__setattr__(named, "recipe", RecipeCall(name, settings))  # frozen, and not a field of the constructor
-    return named
+    named_system = dataclasses.replace(system, name=name)
+    object.__setattr__(named_system, "recipe", RecipeCall(name, settings))  # frozen, and not a field of the constructor
+    return named_system
 
 
 def _names(recipe: Recipe) -> list[str]:

@@ -49,9 +49,9 @@ def replaced(system: System, parts: Mapping[str, Any]) -> System:
     for axis, part in parts.items():
         check_part(axis, part)
     values = {axis: wrap_part(part, getattr(system, axis)) if _wraps(part) else part for axis, part in parts.items()}
-    changed = dataclasses.replace(system, **values)
-    object.__setattr__(changed, "recipe", system.recipe)  # replace() resets fields with init=False
-    return changed
+    new_system = dataclasses.replace(system, **values)
+    object.__setattr__(new_system, "recipe", system.recipe)  # replace() resets fields with init=False
+    return new_system
 
 
 def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
@@ -75,15 +75,18 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
     kind = type(part)
     try:
         # A registered name, else module:Class.
-        name = next((name for name, known in PARTS[axis].items() if known is kind), None) or name_of(kind)
+        name = next((name for name, part_class in PARTS[axis].items() if part_class is kind), None) or name_of(kind)
     except ValueError:
         return None
     settings = settings_in(kind)
-    changed = [each for each in settings if getattr(part, each.name) != each.default]  # defaults are left out
-    if any(each.option is None or getattr(part, each.name) is None for each in changed):
+    # defaults are left out
+    changed_settings = [setting for setting in settings if getattr(part, setting.name) != setting.default]
+    if any(setting.option is None or getattr(part, setting.name) is None for setting in changed_settings):
         return None
     # Commas separate axes, so elements of a setting are joined with a plus sign.
-    texts = [f"{each.name}={each.write(getattr(part, each.name), between='+')}" for each in changed]
+    texts = [
+        f"{setting.name}={setting.write(getattr(part, setting.name), between='+')}" for setting in changed_settings
+    ]
     return ":".join([f"{axis}={name}", *texts])
 
 
@@ -101,18 +104,21 @@ def _part(axis: str, text: str) -> Any:
     else:
         known_parts = f"{sorted(PARTS[axis])} or module:Class"
         raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{did_you_mean(name, PARTS[axis])}")
-    known = {each.name: each for each in settings_in(kind)}
-    readable = {former.name: each for each in known.values() for former in each.former} | known
+    known_settings = {field.name: field for field in settings_in(kind)}
+    readable_settings = {
+        former_setting.name: field for field in known_settings.values() for former_setting in field.former
+    } | known_settings
     values: dict[str, Any] = {}
     for word in settings:
-        setting, sign, value = (each.strip() for each in word.partition("="))
+        setting, sign, value = (piece.strip() for piece in word.partition("="))
         setting = setting.replace("-", "_")  # both spellings, as for command-line options
-        if not sign or setting not in readable:
-            takes = f"the settings {sorted(known)}" if known else "no settings"
+        if not sign or setting not in readable_settings:
+            settings_text = f"the settings {sorted(known_settings)}" if known_settings else "no settings"
             raise ValueError(
-                f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}{did_you_mean(setting, known)}"
+                f"{axis} {name} takes {settings_text}, written NAME=VALUE, got {word!r}"
+                f"{did_you_mean(setting, known_settings)}"
             )
-        values[setting] = readable[setting].read(value, label=f"{setting} of {name}", between="+")
+        values[setting] = readable_settings[setting].read(value, label=f"{setting} of {name}", between="+")
     return kind(**values)
 
 

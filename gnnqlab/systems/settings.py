@@ -29,10 +29,14 @@ def settings_of(recipe: Callable[..., Any]) -> list[Setting]:
         >>> [each.option for each in settings_of(SYSTEMS["bns-gcn"])]
         ['boundary-share', 'boundary-attention']
     """
-    own = parameters_of(recipe)
+    recipe_settings = parameters_of(recipe)
     # Fields come from a built system, so only a recipe with defaults for all settings has them.
-    fields = _fields_filled(recipe) if own and all(each.default is not dataclasses.MISSING for each in own) else {}
-    return [_completed(setting, fields.get(setting.name)) for setting in own]
+    fields = (
+        _fields_filled(recipe)
+        if recipe_settings and all(each.default is not dataclasses.MISSING for each in recipe_settings)
+        else {}
+    )
+    return [_completed(setting, fields.get(setting.name)) for setting in recipe_settings]
 
 
 def filled(recipe: Callable[..., Any], system: Any) -> dict[str, Any]:
@@ -64,18 +68,19 @@ def _fields_filled(recipe: Callable[..., Any]) -> dict[str, Setting]:
     return fields
 
 
-def _completed(own: Setting, field: Setting | None) -> Setting:
+def _completed(setting: Setting, field: Setting | None) -> Setting:
     """Complete a recipe's setting with the attributes of the part's field."""
-    if field is None or field.kind != own.kind:  # an equal name with another type is another setting
-        return own
-    renamed = own.option != own.name.replace("_", "-")  # an explicit option of the recipe precedes the field's
+    if field is None or field.kind != setting.kind:  # an equal name with another type is another setting
+        return setting
+    # an explicit option of the recipe precedes the field's
+    is_renamed = setting.option != setting.name.replace("_", "-")
     return dataclasses.replace(
-        own,
-        option=own.option if renamed else field.option,
-        choices=own.choices or field.choices,
-        low=field.low if own.low is None else own.low,
-        high=field.high if own.high is None else own.high,
-        help=own.help or field.help,
-        rules=own.rules or field.rules,
-        former=own.former or field.former,
+        setting,
+        option=setting.option if is_renamed else field.option,
+        choices=setting.choices or field.choices,
+        low=field.low if setting.low is None else setting.low,
+        high=field.high if setting.high is None else setting.high,
+        help=setting.help or field.help,
+        rules=setting.rules or field.rules,
+        former=setting.former or field.former,
     )

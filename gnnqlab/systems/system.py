@@ -107,15 +107,15 @@ class System:
             2
         """
         parts = {axis: on_hosts(getattr(self, axis), hosts) for axis in ("partition", "exchange")}
-        changed = any(part is not getattr(self, axis) for axis, part in parts.items())
-        return dataclasses.replace(self, **parts) if changed else self  # replace would reset `recipe`
+        has_changes = any(part is not getattr(self, axis) for axis, part in parts.items())
+        return dataclasses.replace(self, **parts) if has_changes else self  # replace would reset `recipe`
 
     def _check_widths(self, codec: Codec, bits: Bits) -> None:
-        known, wanted = set(codec.widths), set(bits.choices)
-        if not wanted <= known:
+        codec_widths, policy_widths = set(codec.widths), set(bits.choices)
+        if not policy_widths <= codec_widths:
             raise ValueError(
-                f"bits must be widths that the codec can write: {type(codec).__name__} writes {sorted(known)}, "
-                f"got {sorted(wanted)}; choose {_codec_of(wanted)} or other bits"
+                f"bits must be widths that the codec can write: {type(codec).__name__} writes {sorted(codec_widths)}, "
+                f"got {sorted(policy_widths)}; choose {_codec_of(policy_widths)} or other bits"
             )
 
         # Bit-widths by variance need the codec's formula (AdaQP Eq. 11).
@@ -134,13 +134,13 @@ class System:
             )
 
     def _check_cut(self) -> None:
-        cut, needed = self.partition.cuts, self.exchange.takes_cuts_of
-        if cut != needed:
-            known = sorted(name for name, kind in PARTS["partition"].items() if kind.cuts == needed)
+        cut_kind, needed_kind = self.partition.cuts, self.exchange.takes_cuts_of
+        if cut_kind != needed_kind:
+            partitioners = sorted(name for name, kind in PARTS["partition"].items() if kind.cuts == needed_kind)
             raise ValueError(
-                f"exchange {type(self.exchange).__name__} needs {CUTS.get(needed, needed)}, got partition "
-                f"{type(self.partition).__name__}, {CUTS.get(cut, cut)}; choose a partition of {known} or another "
-                "exchange"
+                f"exchange {type(self.exchange).__name__} needs {CUTS.get(needed_kind, needed_kind)}, got partition "
+                f"{type(self.partition).__name__}, {CUTS.get(cut_kind, cut_kind)}; choose a partition of "
+                f"{partitioners} or another exchange"
             )
 
     def _check_refusals(self, axis: str) -> None:
@@ -161,9 +161,9 @@ class System:
         Raises:
             ValueError: if an axis, a part or a setting is unknown.
         """
-        unknown = set(value) - {"name", *PARTS}
-        if unknown:
-            raise ValueError(f"a system has the axes {sorted(PARTS)}, got {sorted(unknown)}")
+        unknown_keys = set(value) - {"name", *PARTS}
+        if unknown_keys:
+            raise ValueError(f"a system has the axes {sorted(PARTS)}, got {sorted(unknown_keys)}")
         parts = {axis: part_from_json(axis, part) for axis, part in value.items() if axis != "name"}
         return cls(name=value.get("name", "custom"), **parts)  # axes that are missing have their defaults
 

@@ -44,26 +44,28 @@ def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[
     graphs = {f"{kind} graph": _graph(kind == "directed", seed + number, edge_features)
               for number, kind in enumerate(("undirected", "directed"))}  # fmt: skip
     kinds = list(graphs)
-    found = []
+    built_cases = []
     for number, count in enumerate(workers):
         description = kinds[number % len(kinds)]
-        found.append(
+        built_cases.append(
             EdgeCase(description, graphs[description], Random(seed=seed + number).cut(graphs[description], count))
         )
-    most = max(workers)
-    if most > 1:
+    most_workers = max(workers)
+    if most_workers > 1:
         # The last worker owns only the isolated nodes: no boundary, no halo, empty messages.
-        owner = torch.full((_NODES,), most - 1)
-        connected = torch.arange(_NODES - _ISOLATED)  # isolated nodes are the last ones, see `_graph`
-        owner[connected] = connected % (most - 1)
+        owner = torch.full((_NODES,), most_workers - 1)
+        connected_nodes = torch.arange(_NODES - _ISOLATED)  # isolated nodes are the last ones, see `_graph`
+        owner[connected_nodes] = connected_nodes % (most_workers - 1)
         description = kinds[1]
-        found.append(
-            EdgeCase(f"{description}, a worker without halo", graphs[description], NodeCut(owner=owner, workers=most))
+        built_cases.append(
+            EdgeCase(
+                f"{description}, a worker without halo", graphs[description], NodeCut(owner=owner, workers=most_workers)
+            )
         )
-    return found
+    return built_cases
 
 
-def _graph(directed: bool, seed: int, edge_features: int = 0) -> Graph:
+def _graph(is_directed: bool, seed: int, edge_features: int = 0) -> Graph:
     generator = torch.Generator().manual_seed(seed)
     src, dst = torch.randint(_NODES - _ISOLATED, (2, _EDGES), generator=generator)  # (E,) each; not the last nodes
     # Random thirds: workers have different numbers of training nodes.
@@ -73,7 +75,7 @@ def _graph(directed: bool, seed: int, edge_features: int = 0) -> Graph:
     if edge_features:
         # A generator of its own, so that graphs with and without edge features are otherwise the same.
         table = torch.randn(_NODES, _NODES, edge_features, generator=torch.Generator().manual_seed(seed))
-        of_edges = (table if directed else table + table.transpose(0, 1))[src, dst]  # (N, N, F) -> (E, F)
+        of_edges = (table if is_directed else table + table.transpose(0, 1))[src, dst]  # (N, N, F) -> (E, F)
     return Graph.from_edges(
         src,
         dst,
@@ -84,8 +86,8 @@ def _graph(directed: bool, seed: int, edge_features: int = 0) -> Graph:
         train_idx=order[:third],
         val_idx=order[third : 2 * third],
         test_idx=order[2 * third :],
-        name="directed" if directed else "undirected",
+        name="directed" if is_directed else "undirected",
         num_classes=_CLASSES,
-        symmetrize=not directed,
-        self_loops="remove" if directed else "add",
+        symmetrize=not is_directed,
+        self_loops="remove" if is_directed else "add",
     )

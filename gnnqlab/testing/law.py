@@ -114,15 +114,15 @@ def _require_same_start(shape: ModelSettings, model_name: str, seed: int, edge_f
     """Check that weights are a function of the seed, since every worker initializes its own copy."""
     of_edges = {"seed": seed, "edge_features": edge_features}
     # Two builds from one seed must agree to the bit.
-    one, other = (build_model(shape, 12, 4, **of_edges).state_dict() for _ in range(2))
-    for name, value in one.items():
-        if not torch.equal(value, other[name]):
+    first_state, second_state = (build_model(shape, 12, 4, **of_edges).state_dict() for _ in range(2))
+    for name, value in first_state.items():
+        if not torch.equal(value, second_state[name]):
             raise LawBroken(
                 model=model_name,
                 workers=2,
                 graph="before training",
                 tensor=f"{name}, drawn twice from one seed,",
-                difference=float((value - other[name]).abs().max()),
+                difference=float((value - second_state[name]).abs().max()),
                 tolerance=0.0,
             )
 
@@ -131,10 +131,10 @@ def _compare_case(case: EdgeCase, shape: ModelSettings, model_name: str, toleran
     """Compute the largest differences of one case, by kind."""
     truth = _run_one_process(case, shape, seed)
     # Relative to the kind's largest value: a tensor of zeros has no relative error of its own.
-    largest = {place: max(_size(value) for kind, _, value in truth if kind == place) for place in _PLACES}
+    largest_values = {place: max(_size(value) for kind, _, value in truth if kind == place) for place in _PLACES}
     row: dict[str, Any] = {"workers": case.workers, "graph": case.description, **dict.fromkeys(_PLACES, 0.0)}
-    for (place, name, right), (_, _, found) in zip(truth, _run_workers(case, shape, seed), strict=True):
-        difference = _size(found - right) / (largest[place] or 1.0)  # absolute, if all values are 0
+    for (place, name, true_value), (_, _, worker_value) in zip(truth, _run_workers(case, shape, seed), strict=True):
+        difference = _size(worker_value - true_value) / (largest_values[place] or 1.0)  # absolute, if all values are 0
         if not difference <= tolerance:  # also true for NaN
             raise LawBroken(
                 model=model_name,
@@ -154,26 +154,26 @@ def _size(value: Tensor) -> float:
 
 def _run_one_process(case: EdgeCase, shape: ModelSettings, seed: int) -> Passes:
     trainer = exact_trainer(case.graph, shape, seed=seed)
-    found: Passes = []
+    passes: Passes = []
     for epoch in range(_EPOCHS):
         loss = trainer.gradients(epoch)
-        found += _name_tensors(trainer, epoch, loss, trainer.parameters.gradients)
-    return [*found, ("logits", "logits", _logits(trainer))]
+        passes += _name_tensors(trainer, epoch, loss, trainer.parameters.gradients)
+    return [*passes, ("logits", "logits", _logits(trainer))]
 
 
 def _run_workers(case: EdgeCase, shape: ModelSettings, seed: int) -> Passes:
     train = TrainSettings(seed=seed)
     threads = ThreadedWorkers(case.graph, case.cut, vanilla(), shape, train, as_launched=True)
-    found: Passes = []
+    passes: Passes = []
     for epoch in range(_EPOCHS):
-        found += _name_tensors(
+        passes += _name_tensors(
             threads.trainers[0], epoch, *threads.gradients(epoch)
         )  # gradients are summed over workers
     parts = threads.run(_logits)
     logits = torch.empty(case.graph.num_nodes, *parts[0].shape[1:])  # (N, C) of all workers
     for shard, part in zip(threads.shards, parts, strict=True):
         logits[shard.owned] = part  # local order -> global ids
-    return [*found, ("logits", "logits", logits)]
+    return [*passes, ("logits", "logits", logits)]
 
 
 def _name_tensors(trainer: Trainer, epoch: int, loss: float, gradient: Tensor) -> Iterator[tuple[str, str, Tensor]]:

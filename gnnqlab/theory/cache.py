@@ -76,13 +76,13 @@ def forward_errors(
         >>> forward_errors(3, epsilon=0.1, size=1.0, columns=2)
         [0.1, 0.5, 2.1]
     """
-    found: list[float] = []
+    errors: list[float] = []
     for _ in range(layers):
-        known = found[-1] if found else 0.0
-        found.append(
-            forward_error(known, epsilon=epsilon, size=size, columns=columns, lipschitz=lipschitz, workers=workers)
+        error = errors[-1] if errors else 0.0
+        errors.append(
+            forward_error(error, epsilon=epsilon, size=size, columns=columns, lipschitz=lipschitz, workers=workers)
         )
-    return found
+    return errors
 
 
 def backward_error(above: float, forward: float, *, size: float, columns: int, lipschitz: float = 1.0) -> float:

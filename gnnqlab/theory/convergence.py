@@ -138,11 +138,11 @@ def smoothness(
         product = _flat(
             torch.autograd.grad(gradient @ direction, inputs, retain_graph=True, materialize_grads=True)
         ).detach()
-        before, estimate = estimate, float(product.norm())  # ||H v|| for ||v|| = 1: at most |λ_max|
+        earlier_estimate, estimate = estimate, float(product.norm())  # ||H v|| for ||v|| = 1: at most |λ_max|
         if estimate == 0.0:  # H v = 0 for a random v: H = 0, almost surely
             return Smoothness(0.0, count, True)
         direction = product / estimate
-        if abs(estimate - before) <= tolerance * estimate:
+        if abs(estimate - earlier_estimate) <= tolerance * estimate:
             return Smoothness(estimate, count, True)
     return Smoothness(estimate, max_products, False)
 

@@ -48,9 +48,9 @@ def fit(sizes_bytes: ArrayLike, seconds: ArrayLike) -> tuple[float, float, float
         (0.02, 1.0, 1.0)
     """
     medians = _medians(zip(np.asarray(sizes_bytes).tolist(), np.asarray(seconds, dtype=np.float64).tolist()))
-    rare = {size: count for size, (_, count) in medians.items() if count < REPEATS}
-    if rare:
-        size, count = next(iter(rare.items()))
+    rare_sizes = {size: count for size, (_, count) in medians.items() if count < REPEATS}
+    if rare_sizes:
+        size, count = next(iter(rare_sizes.items()))
         raise ValueError(f"every size must be timed at least {REPEATS} times, got {count} of {size} bytes")
     if len(medians) < 2:
         raise ValueError(f"transfers must have at least two different sizes, got {sorted(medians)}")
@@ -115,15 +115,15 @@ class LinkCost:
         if not bytes_per_s > 0 or latency_s < 0:
             raise ValueError(f"rate must be positive and latency not negative, got {bytes_per_s} and {latency_s}")
         # Two exact points of the line, as if timed; `updated` combines them with transfers of training.
-        one = _moments({size: latency_s + size / bytes_per_s for size in (2**12, 2**20)})
+        pair_moments = _moments({size: latency_s + size / bytes_per_s for size in (2**12, 2**20)})
         moments = np.zeros((workers, workers, 2, 6))
-        moments[~np.eye(workers, dtype=bool)] = one
+        moments[~np.eye(workers, dtype=bool)] = pair_moments
         cost = cls._from_moments(moments)
-        apart = 1.0 - np.eye(workers)
+        off_diagonal = 1.0 - np.eye(workers)
         # θ and γ as passed; the fit above only provides moments, and would change them by rounding.
         return cls(
-            theta_s_per_byte=apart / bytes_per_s,
-            gamma_s=apart * latency_s,
+            theta_s_per_byte=off_diagonal / bytes_per_s,
+            gamma_s=off_diagonal * latency_s,
             r_squared=np.ones((workers, workers)),
             moments=cost.moments,
         )
@@ -151,12 +151,12 @@ class LinkCost:
             medians = {size: value for size, (value, count) in _medians(transfers).items() if count >= REPEATS}
             if medians:
                 moments[sender, receiver] = keep * moments[sender, receiver] + _moments(medians)
-        fresh = self._from_moments(moments)
-        changed = (moments != self.moments).any(axis=(2, 3))  # (P, P, 2, 6) -> (P, P)
+        fresh_cost = self._from_moments(moments)
+        is_changed = (moments != self.moments).any(axis=(2, 3))  # (P, P, 2, 6) -> (P, P)
         return LinkCost(
-            theta_s_per_byte=np.where(changed, fresh.theta_s_per_byte, self.theta_s_per_byte),
-            gamma_s=np.where(changed, fresh.gamma_s, self.gamma_s),
-            r_squared=np.where(changed, fresh.r_squared, self.r_squared),
+            theta_s_per_byte=np.where(is_changed, fresh_cost.theta_s_per_byte, self.theta_s_per_byte),
+            gamma_s=np.where(is_changed, fresh_cost.gamma_s, self.gamma_s),
+            r_squared=np.where(is_changed, fresh_cost.r_squared, self.r_squared),
             moments=moments,
         )
 
@@ -241,10 +241,10 @@ def epoch_s(exchanges_s: ArrayLike, central_s: ArrayLike, other_s: float, *, ove
         >>> [epoch_s([3.0, 1.0], [2.0, 2.0], 4.0, overlapped=overlapped) for overlapped in (True, False)]
         [9.0, 12.0]
     """
-    wire, central = np.asarray(exchanges_s, dtype=np.float64), np.asarray(central_s, dtype=np.float64)
+    wire_times, central_times = np.asarray(exchanges_s, dtype=np.float64), np.asarray(central_s, dtype=np.float64)
     # With overlap each exchange is hidden behind its own central computation, up to its length.
-    both = np.maximum(wire, central) if overlapped else wire + central
-    return float(both.sum() + other_s)
+    layer_seconds = np.maximum(wire_times, central_times) if overlapped else wire_times + central_times
+    return float(layer_seconds.sum() + other_s)
 
 
 def _medians(samples: Iterable[tuple[float, float]]) -> dict[int, tuple[float, int]]:
@@ -274,16 +274,16 @@ def _line(moments: Array) -> tuple[Array, Array, Array]:
     one, x, y, xx, xy, _ = np.moveaxis(moments[..., 0, :], -1, 0)  # (..., 6) -> six of (...)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = one * xx - x * x
-        free = (one * xy - x * y) / spread, (y * xx - x * xy) / spread  # θ, γ of unconstrained least squares
+        free_fit = (one * xy - x * y) / spread, (y * xx - x * xy) / spread  # θ, γ of unconstrained least squares
         no_gamma, no_theta = xy / xx, y / one
-    known = one > 0  # pairs with timings; the diagonal has none
+    has_timings = one > 0  # pairs with timings; the diagonal has none
     # With one size the spread is 0 up to rounding errors, and the line goes through the origin.
-    solvable = known & (spread > 1e-9 * one * xx) & (free[0] >= 0) & (free[1] >= 0)
+    is_solvable = has_timings & (spread > 1e-9 * one * xx) & (free_fit[0] >= 0) & (free_fit[1] >= 0)
     # With two unknowns: if the unconstrained optimum is infeasible, the best feasible point has θ = 0 or γ = 0.
-    flat = known & ~solvable & np.nan_to_num(free[0] < 0) & (spread > 1e-9 * one * xx)
-    theta = np.where(solvable, free[0], np.where(flat, 0.0, no_gamma))
-    gamma = np.where(solvable, free[1], np.where(flat, no_theta, 0.0))
-    theta, gamma = np.where(known, theta, 0.0), np.where(known, gamma, 0.0)
+    is_flat = has_timings & ~is_solvable & np.nan_to_num(free_fit[0] < 0) & (spread > 1e-9 * one * xx)
+    theta = np.where(is_solvable, free_fit[0], np.where(is_flat, 0.0, no_gamma))
+    gamma = np.where(is_solvable, free_fit[1], np.where(is_flat, no_theta, 0.0))
+    theta, gamma = np.where(has_timings, theta, 0.0), np.where(has_timings, gamma, 0.0)
 
     # R² uses the unweighted moments.
     one, x, y, xx, xy, yy = np.moveaxis(moments[..., 1, :], -1, 0)
@@ -292,4 +292,4 @@ def _line(moments: Array) -> tuple[Array, Array, Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
         total = yy - y * y / one
         r_squared = 1 - np.maximum(error, 0) / total  # a negative error is a rounding error
-    return theta, gamma, np.where(known & (total > 1e-12 * yy), r_squared, 1.0)
+    return theta, gamma, np.where(has_timings & (total > 1e-12 * yy), r_squared, 1.0)

@@ -109,8 +109,8 @@ class Batches:
         """Return this worker's nodes of a batch, perhaps none of a small one, and the number of all workers' nodes."""
         if self._order[0] != epoch:  # shuffle once per epoch
             self._order = epoch, shuffled(self._train, seed=self._seed, epoch=epoch)
-        first = number * self._settings.batch_size
-        nodes = self._order[1][first : first + self._settings.batch_size]  # the last batch may have fewer
+        start = number * self._settings.batch_size
+        nodes = self._order[1][start : start + self._settings.batch_size]  # the last batch may have fewer
         return nodes.tensor_split(self._workers)[self._rank], len(nodes)  # shares differ by one node at most
 
     def sample(self, epoch: int, number: int) -> Batch:

@@ -46,22 +46,22 @@ def steered(system: System, changes: Mapping[str, Any]) -> System:
         >>> steered(make_system("adaqp"), {"lam": 0.2, "period": 10}).bits.lam
         0.2
     """
-    known = _axis_of(system)
-    declared = [each for axis in {*known.values()} for each in settings_in(type(getattr(system, axis)))]
-    changes = with_present_names(changes, declared)
-    if not known:
+    axis_of = _axis_of(system)
+    declared_settings = [each for axis in {*axis_of.values()} for each in settings_in(type(getattr(system, axis)))]
+    changes = with_present_names(changes, declared_settings)
+    if not axis_of:
         raise ValueError(
             f"system {system.name!r} has no setting that can change while it trains, got {sorted(changes)}; "
             "choose a system whose messages are quantized"
         )
-    unknown = sorted(set(changes) - set(known))
-    if unknown:
-        raise ValueError(f"while system {system.name!r} trains, {sorted(known)} can change, got {unknown}")
+    unknown_names = sorted(set(changes) - set(axis_of))
+    if unknown_names:
+        raise ValueError(f"while system {system.name!r} trains, {sorted(axis_of)} can change, got {unknown_names}")
     parts = {
         axis: dataclasses.replace(
-            getattr(system, axis), **{name: value for name, value in changes.items() if known[name] == axis}
+            getattr(system, axis), **{name: value for name, value in changes.items() if axis_of[name] == axis}
         )
-        for axis in {known[name] for name in changes}
+        for axis in {axis_of[name] for name in changes}
     }
     return dataclasses.replace(system, **parts)
 
@@ -72,18 +72,18 @@ def _axis_of(system: System) -> dict[str, str]:
     Raises:
         ValueError: if two parts have a setting of the same name.
     """
-    found: dict[str, str] = {}
+    axes: dict[str, str] = {}
     for axis in PARTS:
         if axis == "bits" and len(system.codec.widths) == 1:
             continue  # the codec has one bit-width, so the policy has nothing to change
         for name in getattr(system, axis).steerable:
-            if name in found:
+            if name in axes:
                 raise ValueError(
                     f"settings that change while a system trains must have unique names, got {name!r} on the axes "
-                    f"{found[name]!r} and {axis!r}; rename one of them"
+                    f"{axes[name]!r} and {axis!r}; rename one of them"
                 )
-            found[name] = axis
-    return found
+            axes[name] = axis
+    return axes
 
 
 def write_control(folder: Path, system: System, changes: Mapping[str, Any]) -> int:
@@ -101,10 +101,10 @@ def write_control(folder: Path, system: System, changes: Mapping[str, Any]) -> i
     if not changes:
         raise ValueError("control needs at least one setting to change, got none; for instance control(lam=0.2)")
     # Scalars of NumPy and torch become plain numbers for JSON.
-    plain = {name: value.item() if hasattr(value, "item") else value for name, value in changes.items()}
+    plain_values = {name: value.item() if hasattr(value, "item") else value for name, value in changes.items()}
     with locked(folder / f".{CONTROL}.lock"):  # two processes may change the same run
         version, settings = _read(folder / CONTROL) or (0, {})
-        settings = {**settings, **plain}
+        settings = {**settings, **plain_values}
         steered(system, settings)  # raises for invalid changes, before the file is replaced
         write_text(folder / CONTROL, json.dumps({"version": version + 1, "settings": settings}))
     return version + 1
@@ -144,7 +144,7 @@ class Control(Adaptive):
             ValueError: if a part has a setting that can change, but no callback that applies it.
         """
         for name, axis in _axis_of(self._system).items():
-            if not any(type(adaptive).steer is not Adaptive.steer for adaptive in adaptives.get(axis, ())):
+            if not any(type(callback).steer is not Adaptive.steer for callback in adaptives.get(axis, ())):
                 raise ValueError(
                     f"a setting that can change while a system trains needs a callback with a method steer, got none "
                     f"for {name!r} of the axis {axis!r}; write one, or remove {name!r} from steerable"
@@ -189,11 +189,11 @@ class Control(Adaptive):
         Args:
             epoch: the epoch that has just ended.
         """
-        shared: list[Any] = [self._update, self._save_requested]
+        requests: list[Any] = [self._update, self._save_requested]
         if self._distributed:
-            dist.broadcast_object_list(shared, src=0)
+            dist.broadcast_object_list(requests, src=0)
         self._update = None
-        update, self.checkpoint_now = shared
+        update, self.checkpoint_now = requests
         if update is None:
             return
         self.adopt(*update)
@@ -203,14 +203,14 @@ class Control(Adaptive):
 
     def adopt(self, version: int, settings: dict[str, Any]) -> None:
         """Apply settings that were validated before."""
-        changed = {name for name, value in settings.items() if self.settings.get(name, _ABSENT) != value}
+        changed_names = {name for name, value in settings.items() if self.settings.get(name, _ABSENT) != value}
         system, axis_of = steered(self._system, settings), _axis_of(self._system)
         self.version, self.settings = version, settings
         # A new version with unchanged values restarts the callbacks (for instance a period), so all are notified.
-        touched = {axis_of[name] for name in changed or settings}
-        for axis, adaptives in self._callbacks.items():
-            for adaptive in adaptives if axis in touched else ():
-                adaptive.steer(getattr(system, axis), version=version)
+        changed_axes = {axis_of[name] for name in changed_names or settings}
+        for axis, callbacks in self._callbacks.items():
+            for callback in callbacks if axis in changed_axes else ():
+                callback.steer(getattr(system, axis), version=version)
 
     def state(self) -> State:
         return State({"version": self.version, "settings": self.settings})

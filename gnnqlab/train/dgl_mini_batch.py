@@ -95,9 +95,9 @@ def _train(
 ) -> tuple[DataFrame, DataFrame, dict[str, Any], dict[str, Any]]:
     import pandas as pd
 
-    whole = LocalGraph(graph, seed=config.train.seed)
-    whole.densify_features()
-    assert isinstance(whole.features, Tensor)
+    local_graph = LocalGraph(graph, seed=config.train.seed)
+    local_graph.densify_features()
+    assert isinstance(local_graph.features, Tensor)
     objective = label_objective(graph)
     network = build_model(config.model, graph.num_features, graph.num_classes, seed=config.train.seed)
     assert isinstance(network, ConvolutionStack)
@@ -110,7 +110,9 @@ def _train(
         for seeds, inputs, blocks in batches:
             optimizer.zero_grad()
             # (inputs, F) -> (seeds, C)
-            logits = forward(network, blocks, whole.features[inputs], drop=lambda h, p, *_: functional.dropout(h, p))
+            logits = forward(
+                network, blocks, local_graph.features[inputs], drop=lambda h, p, *_: functional.dropout(h, p)
+            )
             batch_loss = _loss(logits, objective.labels[seeds], multi_label=graph.multi_label)
             # The gradient is a mean over the batch, the reported loss a mean over all training nodes.
             (batch_loss / len(seeds)).backward()
@@ -118,11 +120,11 @@ def _train(
             loss += float(batch_loss.detach()) / objective.global_train
         epoch_s = time.perf_counter() - epoch_start
         scores = None
-        every = config.train.evaluate_every
-        if epoch == config.train.epochs - 1 or (every and epoch % every == 0):
+        period = config.train.evaluate_every
+        if epoch == config.train.epochs - 1 or (period and epoch % period == 0):
             with torch.no_grad():
-                exact = network(whole.open_pass(epoch, training=False), whole.features)
-            scores = objective.scores(exact, distributed=False)
+                evaluation_logits = network(local_graph.open_pass(epoch, training=False), local_graph.features)
+            scores = objective.scores(evaluation_logits, distributed=False)
         rows.append(
             {
                 **dict.fromkeys(RECORD_COLUMNS, 0.0),  # without exchange, most columns are 0
@@ -138,17 +140,17 @@ def _train(
             }
         )
     records = pd.DataFrame(rows, columns=list(RECORD_COLUMNS))
-    plain = config.to_json()
-    plain["system"]["name"], plain["workers"] = "mini-batch", 1
-    summary = _summary(records, plain, metric="test_f1_micro" if graph.multi_label else "test_accuracy")
-    return records, pd.DataFrame(columns=list(TRAFFIC_COLUMNS)), plain, {**summary, **vars(settings)}
+    config_json = config.to_json()
+    config_json["system"]["name"], config_json["workers"] = "mini-batch", 1
+    summary = _summary(records, config_json, metric="test_f1_micro" if graph.multi_label else "test_accuracy")
+    return records, pd.DataFrame(columns=list(TRAFFIC_COLUMNS)), config_json, {**summary, **vars(settings)}
 
 
 def _summary(records: DataFrame, config: dict[str, Any], *, metric: str) -> dict[str, Any]:
     # Medians omit the first epoch, which includes set-up.
-    settled = records[records["epoch"] > 0] if len(records) > 1 else records
-    evaluated = records.dropna(subset=["val_score"])
-    best = evaluated.loc[evaluated["val_score"].idxmax()] if len(evaluated) else None
+    steady_records = records[records["epoch"] > 0] if len(records) > 1 else records
+    evaluated_records = records.dropna(subset=["val_score"])
+    best_record = evaluated_records.loc[evaluated_records["val_score"].idxmax()] if len(evaluated_records) else None
     return {
         "run": None,
         "system": "mini-batch",
@@ -156,13 +158,13 @@ def _summary(records: DataFrame, config: dict[str, Any], *, metric: str) -> dict
         "graph": config["graph"],
         "workers": 1,
         "epochs": len(records),
-        metric: None if best is None else float(best["test_score"]),
-        "best_val": None if best is None else float(best["val_score"]),
-        "best_epoch": None if best is None else int(best["epoch"]),
+        metric: None if best_record is None else float(best_record["test_score"]),
+        "best_val": None if best_record is None else float(best_record["val_score"]),
+        "best_epoch": None if best_record is None else int(best_record["epoch"]),
         "train_s": float(records["epoch_s"].sum()),
-        "epoch_s": float(settled["epoch_s"].median()),
+        "epoch_s": float(steady_records["epoch_s"].median()),
         "comm_s": 0.0,
-        "comp_s": float(settled["dense_s"].median()),
+        "comp_s": float(steady_records["dense_s"].median()),
         "quant_s": 0.0,
         "assign_s": 0.0,
         "bytes_sent": 0,

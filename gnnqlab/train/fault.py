@@ -81,8 +81,8 @@ class Fault:
             case "raise":
                 raise ArithmeticError(f"a fault on purpose in phase {self.phase}")
             case "slow":
-                until = time.monotonic() + self.delay
-                while time.monotonic() < until:  # use the CPU, as a slow rank does, instead of sleeping
+                deadline_s = time.monotonic() + self.delay
+                while time.monotonic() < deadline_s:  # use the CPU, as a slow rank does, instead of sleeping
                     pass
             case "sleep":
                 time.sleep(1e6)

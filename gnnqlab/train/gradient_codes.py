@@ -64,22 +64,22 @@ class AsCodes:
     def finish(self) -> ReducedFacts:
         # The noise of a block depends on its number in the whole vector, not on the worker that rounds it.
         gradients, numbers = self._parameters.gradients, torch.arange(len(self._padded))
-        flat = self._padded.view(-1)[: gradients.numel()]  # (n,) view of (M, 256)
-        flat.copy_(gradients)
+        flat_view = self._padded.view(-1)[: gradients.numel()]  # (n,) view of (M, 256)
+        flat_view.copy_(gradients)
         # Sender 0 is the noise of the sums, so that of the workers' own blocks starts at 1.
-        own = self._quantize(self._padded, numbers, sender=self._rank + 1)  # (M, 256) -> (M, 260) bytes
-        parts = torch.empty_like(own)
-        dist.all_to_all_single(parts, own)  # (M, 260): chunk `rank` of every worker, by rank
+        own_codes = self._quantize(self._padded, numbers, sender=self._rank + 1)  # (M, 256) -> (M, 260) bytes
+        parts = torch.empty_like(own_codes)
+        dist.all_to_all_single(parts, own_codes)  # (M, 260): chunk `rank` of every worker, by rank
         total = torch.zeros(self._chunk, BLOCK)  # (M / P, 256)
         for part in parts.split(self._chunk):  # in the order of ranks: float addition is not associative
             total += _dequantize(part)
-        first = self._rank * self._chunk
+        first_block = self._rank * self._chunk
         # (M / P, 256) -> (M / P, 260) bytes; one worker rounds each sum, so all decode the same codes.
-        sums = self._quantize(total, numbers[first:][: self._chunk], sender=0)
+        sums = self._quantize(total, numbers[first_block:][: self._chunk], sender=0)
         # The chunks of `parts` are views: the gathered codes overwrite those received before.
         dist.all_gather(list(parts.split(self._chunk)), sums)
         self._padded.copy_(_dequantize(parts))
-        gradients.copy_(flat)
+        gradients.copy_(flat_view)
         dist.all_reduce(self._parameters.facts)
         self._step += 1  # new noise in every step
         return self._slots.read(self._parameters.facts)
@@ -98,6 +98,6 @@ class AsCodes:
         return torch.cat([rows.codes.view(torch.uint8), rows.scales.unsqueeze(1).view(torch.uint8)], 1)
 
 
-def _dequantize(packed: Tensor) -> Tensor:
-    codes, scales = packed.split([BLOCK, 4], 1)  # (m, 260) -> (m, 256), (m, 4)
+def _dequantize(packed_blocks: Tensor) -> Tensor:
+    codes, scales = packed_blocks.split([BLOCK, 4], 1)  # (m, 260) -> (m, 256), (m, 4)
     return codes.view(torch.int8) * scales.contiguous().view(torch.float32)  # (m, 256) float32

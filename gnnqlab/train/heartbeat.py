@@ -179,9 +179,9 @@ class HeartbeatReader:
         _, rank, node, pid, start_time = _HEADER.unpack_from(self._buffer, 0)
         # A lock would let a dead writer block the reader; instead, unequal counters reveal a write in progress.
         for _ in range(100):
-            live = _LIVE.unpack_from(self._buffer, _LIVE_AT)
-            count, epoch, time_ns, limit_s, epoch_s, step, steps, code, again = live
-            if count == again:
+            fields = _LIVE.unpack_from(self._buffer, _LIVE_AT)
+            count, epoch, time_ns, limit_s, epoch_s, step, steps, code, end_count = fields
+            if count == end_count:
                 break
         phase = code.rstrip(b"\0").decode()
         return Pulse(rank, node, pid, start_time, count, epoch, time_ns, limit_s, epoch_s, phase, step, steps)

@@ -34,9 +34,9 @@ def logits(model: nn.Module, graph: Graph, *, seed: int = 0, epoch: int = 0) -> 
         >>> logits(model, graph).shape, embeddings(model, graph).shape
         (torch.Size([3, 2]), torch.Size([3, 4]))
     """
-    whole = _prepared(model, graph, seed)
-    out: Tensor = model(whole.open_pass(epoch, training=False), whole.features)  # (N, F) -> (N, C)
-    return out
+    local_graph = _prepared(model, graph, seed)
+    outputs: Tensor = model(local_graph.open_pass(epoch, training=False), local_graph.features)  # (N, F) -> (N, C)
+    return outputs
 
 
 @torch.no_grad()
@@ -50,9 +50,9 @@ def embeddings(model: nn.Module, graph: Graph, layer: int = -1, *, seed: int = 0
 
 
 def _prepared(model: nn.Module, graph: Graph, seed: int) -> LocalGraph:
-    whole = LocalGraph(graph, seed=seed)
+    local_graph = LocalGraph(graph, seed=seed)
     # Sparse rows only for models that multiply them; others take (N, F) float32.
     if not getattr(model, "takes_sparse_input", False):
-        whole.densify_features()
+        local_graph.densify_features()
     model.eval()
-    return whole
+    return local_graph

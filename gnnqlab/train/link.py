@@ -46,12 +46,12 @@ def parse_link(link: str) -> int:
         >>> parse_link("1gbit"), parse_link("2.5Gbit")
         (1000000000, 2500000000)
     """
-    found = _LINK.fullmatch(link.strip())
-    if found is None:
+    match = _LINK.fullmatch(link.strip())
+    if match is None:
         raise ValueError(
             f"link must be a number with kbit, mbit or gbit, got {link!r}; write '1gbit' for 10^9 bits per second"
         )
-    rate = round(float(found[1]) * _FACTORS[found[2].lower()])
+    rate = round(float(match[1]) * _FACTORS[match[2].lower()])
     if not SLOWEST <= rate <= FASTEST:
         raise ValueError(f"link must lie between 1mbit and 100gbit, got {link!r}")
     return rate
@@ -135,15 +135,15 @@ class HostTrafficCounter:
 
     def __init__(self, link: Link, rank: int, workers: int) -> None:
         # Consecutive ranks share a host, so the first one on it follows a rank of another host.
-        first = rank == 0 or link.host(rank, workers) != link.host(rank - 1, workers)
+        is_first_on_host = rank == 0 or link.host(rank, workers) != link.host(rank - 1, workers)
         # Only an emulated host has an interface of its own; elsewhere all workers share one.
-        self._counts = link.kind == "emulated" and first
+        self._counts = link.kind == "emulated" and is_first_on_host
         self._before = 0
 
     def take(self) -> int | None:
         """Return the bytes since the last call, headers included; ``None`` if this worker does not count them."""
         if not self._counts:
             return None
-        now = read_sent_bytes()
-        sent, self._before = now - self._before, now
-        return sent
+        total_bytes = read_sent_bytes()
+        sent_bytes, self._before = total_bytes - self._before, total_bytes
+        return sent_bytes

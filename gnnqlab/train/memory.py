@@ -50,5 +50,5 @@ def keep_pages() -> bool:
     # Large blocks from the heap instead of mmap, never trimmed, and extended by 64 MiB at a time.
     settings = {_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 64 * 2**20}
     # A list, so that every option is set, also after a refused one.
-    accepted = [mallopt(option, value) == 1 for option, value in settings.items()]
-    return all(accepted)
+    results = [mallopt(option, value) == 1 for option, value in settings.items()]
+    return all(results)

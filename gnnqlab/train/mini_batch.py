@@ -180,19 +180,19 @@ class MiniBatchTrainer:
         if not self._overlap:
             for number in range(self.batches.steps):
                 start = time.perf_counter()
-                prepared = self._prepare(epoch, number)
+                prepared_batch = self._prepare(epoch, number)
                 self.waited_s += time.perf_counter() - start
-                yield prepared
+                yield prepared_batch
             return
         # One batch ahead, not more: each holds the features of all its inputs.
-        pending = self._ahead.submit(self._prepare, epoch, 0)
+        future = self._ahead.submit(self._prepare, epoch, 0)
         for number in range(1, self.batches.steps + 1):
             start = time.perf_counter()
-            prepared = pending.result()
+            prepared_batch = future.result()
             self.waited_s += time.perf_counter() - start
             if number < self.batches.steps:  # before the yield: the thread works while the caller takes its step
-                pending = self._ahead.submit(self._prepare, epoch, number)
-            yield prepared
+                future = self._ahead.submit(self._prepare, epoch, number)
+            yield prepared_batch
 
     def _prepare(self, epoch: int, number: int) -> tuple[Batch, Tensor]:
         batch = self.batches.sample(epoch, number)
@@ -212,7 +212,7 @@ def own_rows(graph: Graph, owner: Tensor, rank: int) -> Tensor:
         >>> own_rows(load("digits"), torch.arange(1797) % 2, 1).shape
         torch.Size([898, 64])
     """
-    owned = (owner == rank).nonzero().flatten()  # ascending
+    owned_ids = (owner == rank).nonzero().flatten()  # ascending
     if isinstance(graph.features, SparseRows):
-        return graph.features.index_rows(owned).to_dense()
-    return graph.features[owned]
+        return graph.features.index_rows(owned_ids).to_dense()
+    return graph.features[owned_ids]

@@ -30,17 +30,17 @@ def min_memory(config: RunConfig) -> dict[str, int] | None:
     size, model = least_size(config.graph), config.model
     if size is None:
         return None
-    stacked = is_stacked(model.name) and model.layers > 1
+    is_stack = is_stacked(model.name) and model.layers > 1
     # A lower bound: without biases, norms and the last layer.
-    numbers = size.features * model.hidden + (model.layers - 2) * model.hidden**2 if stacked else 0
-    saved = config.system.compute.kept_bytes if stacked else 0
+    numbers = size.features * model.hidden + (model.layers - 2) * model.hidden**2 if is_stack else 0
+    saved_bytes = config.system.compute.kept_bytes if is_stack else 0
     # One hidden embedding less than layers; recomputation drops another one.
     layers = model.layers - (1 if config.train.recompute == "none" else 2)
     return {
         "weights": 16 * config.workers * numbers,
         "features": size.feature_bytes,
         "adjacency": 4 * size.edges,
-        "kept": int(saved * size.nodes * model.hidden * layers),
+        "kept": int(saved_bytes * size.nodes * model.hidden * layers),
     }
 
 
@@ -58,13 +58,13 @@ def require_memory(config: RunConfig) -> None:
             f"each worker must own a node, got {config.workers} workers for {size.nodes} nodes of {config.graph}; "
             "choose fewer workers"
         )
-    least, free = min_memory(config), free_bytes(config.launch.device, config.workers)
-    if least is None or free is None or sum(least.values()) <= free:
+    min_sizes, free_memory = min_memory(config), free_bytes(config.launch.device, config.workers)
+    if min_sizes is None or free_memory is None or sum(min_sizes.values()) <= free_memory:
         return
-    table = ", ".join(f"{purpose} {size / 1e9:.1f} GB" for purpose, size in least.items())
+    table = ", ".join(f"{purpose} {size / 1e9:.1f} GB" for purpose, size in min_sizes.items())
     raise ValueError(
-        f"a run must fit into memory, got at least {sum(least.values()) / 1e9:.1f} GB for {config.workers} workers "
-        f"({table}) where {free / 1e9:.1f} GB are free; choose fewer layers or hidden columns, the "
+        f"a run must fit into memory, got at least {sum(min_sizes.values()) / 1e9:.1f} GB for {config.workers} workers "
+        f"({table}) where {free_memory / 1e9:.1f} GB are free; choose fewer layers or hidden columns, the "
         "part exact of compute, recompute 'selective', or more machines"
     )
 
@@ -99,22 +99,22 @@ def _available() -> int | None:
 def _left_in_group(root: Path) -> int | None:
     """Return the rest of a container's memory limit; its page cache counts as free, because the kernel can drop it."""
     # Control groups of version 2, then of version 1.
-    for limit, used, cached in (
+    for limit, used_name, cached_name in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
     ):
         try:
-            most, now = (root / limit).read_text().strip(), int((root / used).read_text())
+            limit_text, used_bytes = (root / limit).read_text().strip(), int((root / used_name).read_text())
             stat_lines = (root / limit).with_name("memory.stat").read_text().splitlines()
         except (OSError, ValueError):
             continue
-        if not most.isdigit():
+        if not limit_text.isdigit():
             return None  # "max": no limit
         stat = dict(line.split() for line in stat_lines)
-        return max(0, int(most) - now + int(stat.get(cached, 0)))
+        return max(0, int(limit_text) - used_bytes + int(stat.get(cached_name, 0)))
     return None
 
 
 def _minimum(*sizes: int | None) -> int | None:
-    known = [size for size in sizes if size is not None]
-    return min(known) if known else None
+    known_sizes = [size for size in sizes if size is not None]
+    return min(known_sizes) if known_sizes else None

@@ -53,10 +53,10 @@ def keep_graph(graph: Graph, place: Path | None = None) -> str:
     So tables and reports, which show the last part of a path, show the graph's name. ``place`` is the folder of such
     graphs, by default in the cache.
     """
-    home = (place or cache_folder() / "graphs") / graph.content_hash
-    path = home / _file_name(graph.name)
+    folder = (place or cache_folder() / "graphs") / graph.content_hash
+    path = folder / _file_name(graph.name)
     if not path.exists():
-        with locked(home.with_name(f"{home.name}.lock")):
+        with locked(folder.with_name(f"{folder.name}.lock")):
             if not path.exists():  # checked again: another process may have held the lock
                 graph.save(path)
     return str(path)
@@ -69,8 +69,8 @@ def _file_name(name: str) -> str:
         >>> _file_name("sbm:40,2,4"), _file_name("a/b"), _file_name("..")
         ('sbm:40,2,4', 'a-b', 'graph')
     """
-    usable = "".join("-" if character in "/\\" or not character.isprintable() else character for character in name)
-    return usable.strip(" .")[:80] or "graph"
+    usable_name = "".join("-" if character in "/\\" or not character.isprintable() else character for character in name)
+    return usable_name.strip(" .")[:80] or "graph"
 
 
 def own_shard(
@@ -136,26 +136,26 @@ def _shards(
     partitioner: Partitioner,
     workers: int,
     heartbeat: Heartbeat,
-    held: HeldOutLinks | None,
-    expect: Callable[[Graph], None] | None,
+    held_out_links: HeldOutLinks | None,
+    check_graph: Callable[[Graph], None] | None,
 ) -> tuple[Path, str | None]:
     """Return the folder of the shards, and the digest in the names of its link files, if there are any."""
     # The note maps a source to the hash of its content, so that cached shards are found without loading the graph.
-    note = cache_folder() / "sources" / f"{_source_digest(source, held)}.json"
+    note = cache_folder() / "sources" / f"{_source_digest(source, held_out_links)}.json"
     if note.exists():
-        known = json.loads(note.read_text())
-        folder, links = shard_folder(known["content"], partitioner, workers), known.get("links")
+        facts = json.loads(note.read_text())
+        folder, links = shard_folder(facts["content"], partitioner, workers), facts.get("links")
         if has_shards(folder, workers) and (links is None or _has_links(folder, links, workers)):
             return folder, links
     # Not in the cache: load, check, hold out links, partition, and store the shards.
     heartbeat.phase("load", limit_s=_LONG_S)
     graph, split, links = load(source), None, None
-    if expect is not None:
-        expect(graph)
+    if check_graph is not None:
+        check_graph(graph)
     heartbeat.phase("partition", limit_s=_LONG_S)
-    if held is not None:
-        split = split_links(graph, val=held.val, test=held.test, seed=held.seed)
-        links = _digest([graph.content_hash, *dataclasses.astuple(held)])  # other shares have other files
+    if held_out_links is not None:
+        split = split_links(graph, val=held_out_links.val, test=held_out_links.test, seed=held_out_links.seed)
+        links = _digest([graph.content_hash, *dataclasses.astuple(held_out_links)])  # other shares have other files
         graph = split.graph
     folder = store_shards(
         graph, partitioner, workers, progress=lambda rank: heartbeat.phase("partition", limit_s=_LONG_S)
@@ -179,7 +179,7 @@ def _has_links(folder: Path, links: str, workers: int) -> bool:
     return all(_links_path(folder, links, rank).exists() for rank in range(workers))
 
 
-def _source_digest(source: str, held: HeldOutLinks | None) -> str:
+def _source_digest(source: str, held_out_links: HeldOutLinks | None) -> str:
     """Return a digest of everything that can change a source's content: its name, data folder, file sizes and times."""
     facts: list[object] = [source, os.environ.get("GNNQLAB_DATA"), os.getcwd(), _version(), _READING]
     # Size and time of files stand for their content, which would take long to hash.
@@ -187,7 +187,7 @@ def _source_digest(source: str, held: HeldOutLinks | None) -> str:
     if path.exists():
         files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
         facts += [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-    return _digest(facts if held is None else [*facts, *dataclasses.astuple(held)])
+    return _digest(facts if held_out_links is None else [*facts, *dataclasses.astuple(held_out_links)])
 
 
 def _digest(facts: list[object]) -> str:

@@ -71,28 +71,30 @@ class _Cluster:
         if self.latency_s < 0 or (self.gamma_s or 0.0) < 0:
             raise ValueError(f"seconds must not be negative, got latency_s={self.latency_s}, gamma_s={self.gamma_s}")
 
-    def hosts(self, workers: int, probed: Wire) -> int:
-        if self.per_host is None and probed.hosts == 1 and self.link is None:
+    def hosts(self, workers: int, probed_wire: Wire) -> int:
+        if self.per_host is None and probed_wire.hosts == 1 and self.link is None:
             return 1  # as probed: all workers on one host, with no link between hosts
         # A link between hosts needs workers per host: as passed, else one, or as many as probed.
-        each = self.per_host or (1 if probed.hosts == 1 else probed.workers // probed.hosts)
-        if workers > each and workers % each:
-            raise ValueError(f"workers must be a multiple of per_host, got {workers} worker(s), {each} on a host")
-        return max(1, workers // each)
+        workers_per_host = self.per_host or (1 if probed_wire.hosts == 1 else probed_wire.workers // probed_wire.hosts)
+        if workers > workers_per_host and workers % workers_per_host:
+            raise ValueError(
+                f"workers must be a multiple of per_host, got {workers} worker(s), {workers_per_host} on a host"
+            )
+        return max(1, workers // workers_per_host)
 
-    def wire(self, workers: int, probed: Wire) -> Wire:
-        hosts, gamma = self.hosts(workers, probed), probed.gamma_s if self.gamma_s is None else self.gamma_s
+    def wire(self, workers: int, probed_wire: Wire) -> Wire:
+        hosts, gamma = self.hosts(workers, probed_wire), probed_wire.gamma_s if self.gamma_s is None else self.gamma_s
         if self.link is None:
-            return replace(probed, workers=workers, hosts=hosts, gamma_s=gamma)
-        found = Wire.from_rate(self.link, workers=workers, hosts=hosts, gamma_s=gamma, transport=probed.transport)
-        return found if hosts > 1 else replace(found, theta_s_per_byte=1 / WITHIN_HOST)  # no row leaves the host
+            return replace(probed_wire, workers=workers, hosts=hosts, gamma_s=gamma)
+        wire = Wire.from_rate(self.link, workers=workers, hosts=hosts, gamma_s=gamma, transport=probed_wire.transport)
+        return wire if hosts > 1 else replace(wire, theta_s_per_byte=1 / WITHIN_HOST)  # no row leaves the host
 
-    def slowdown(self, workers: int, probed: int) -> float:
+    def slowdown(self, workers: int, probed_workers: int) -> float:
         """Return the time of computation relative to the probe's."""
         if self.cores is None:
             return 1 / self.speed
         # Workers beyond the cores take turns; the same factor of the probe is divided out.
-        return max(1.0, workers / self.cores) / max(1.0, probed / self.cores) / self.speed
+        return max(1.0, workers / self.cores) / max(1.0, probed_workers / self.cores) / self.speed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,11 +108,11 @@ class _Baseline:
     def __post_init__(self) -> None:
         trace, rows = self.prediction.assigner.trace, self.counts.rows
         for place in trace.places:
-            sent = np.zeros_like(rows)
+            sums = np.zeros_like(rows)
             for message in trace.messages_at(place):
-                sent[message.sender, message.receiver] += message.num_rows
+                sums[message.sender, message.receiver] += message.num_rows
             # The scaling below holds only if one round sends each halo row exactly once.
-            if len(self.prediction.volume.rounds[place]) != 1 or not np.array_equal(sent, _from_sender(rows, place[1])):
+            if len(self.prediction.volume.rounds[place]) != 1 or not np.array_equal(sums, _from_sender(rows, place[1])):
                 exchange = type(self.prediction.system.exchange).__name__
                 raise ValueError(
                     f"exchange must send each halo row once, all rows of a layer at a time, got {exchange}; "
@@ -127,96 +129,99 @@ class _Baseline:
     def row_bytes(self) -> dict[Place, float]:
         """Mean bytes of a halo row of each layer and direction, with quantization parameters."""
         halo = max(1, self.counts.halo_rows)  # without halo rows nothing is sent, so the mean does not matter
-        return {place: float(sent.sum()) / halo for place, sent in self.prediction.volume.sent_bytes.items()}
+        return {place: float(amount.sum()) / halo for place, amount in self.prediction.volume.sent_bytes.items()}
 
     def work(self, counts: CutCounts) -> dict[str, Array]:
         """Return the work of each worker in each phase that depends on its part, ``(P,)``."""
         columns = self.columns.items()
         boundary, halo = (counts.rows.sum(end).astype(float) for end in (1, 0))  # (P, P) -> (P,)
-        out = {"forward": boundary, "backward": halo}  # gradients are sent in the opposite direction
-        into = {"forward": halo, "backward": boundary}
-        free = {way: counts.independent_edges(way).astype(float) for way in out}  # (P,), edges
-        bound = {way: counts.dependent_edges(way).astype(float) for way in out}
-        nothing = np.zeros(counts.workers)  # start of each sum, so that no layers give (P,) too
+        encoded_rows = {"forward": boundary, "backward": halo}  # gradients are sent in the opposite direction
+        decoded_rows = {"forward": halo, "backward": boundary}
+        independent_edges = {way: counts.independent_edges(way).astype(float) for way in encoded_rows}  # (P,), edges
+        dependent_edges = {way: counts.dependent_edges(way).astype(float) for way in encoded_rows}
+        zeros = np.zeros(counts.workers)  # start of each sum, so that no layers give (P,) too
         return {
-            "central": sum((wide * free[way] for (_, way), wide in columns), nothing),
-            "marginal": sum((wide * bound[way] for (_, way), wide in columns), nothing),
-            "encode": sum((wide * out[way] for (_, way), wide in columns), nothing),
-            "decode": sum((wide * into[way] for (_, way), wide in columns), nothing),
+            "central": sum((num_columns * independent_edges[way] for (_, way), num_columns in columns), zeros),
+            "marginal": sum((num_columns * dependent_edges[way] for (_, way), num_columns in columns), zeros),
+            "encode": sum((num_columns * encoded_rows[way] for (_, way), num_columns in columns), zeros),
+            "decode": sum((num_columns * decoded_rows[way] for (_, way), num_columns in columns), zeros),
             "dense": counts.owned_nodes.astype(float),
         }
 
     def by_phase(self, counts: CutCounts) -> dict[str, Array]:
         """Return the seconds of each phase of computation by worker, ``(P,)``, on devices like the probe's."""
-        before, now = self.work(self.counts), self.work(counts)
-        found = {}
+        probed_work, work = self.work(self.counts), self.work(counts)
+        seconds_by_phase = {}
         for phase, seconds in self.prediction.phases.items():
             if phase in ("wire", "reduce"):
                 continue
             ratio = np.ones(counts.workers)  # optimizer and other do not depend on the part
-            if phase in now and before[phase].mean() > 0:
-                ratio = now[phase] / before[phase].mean()  # the probe's seconds are means over its workers
-            found[phase] = seconds * ratio
-        return found
+            if phase in work and probed_work[phase].mean() > 0:
+                ratio = work[phase] / probed_work[phase].mean()  # the probe's seconds are means over its workers
+            seconds_by_phase[phase] = seconds * ratio
+        return seconds_by_phase
 
     def sent_bytes(self, counts: CutCounts) -> float:
         return sum(self.row_bytes.values()) * counts.halo_rows
 
     def row(self, counts: CutCounts, cluster: _Cluster) -> dict[str, float]:
         """Return the seconds of an epoch by purpose, and bytes."""
-        probed, workers = self.prediction.wire, counts.workers
-        wire, stretch = cluster.wire(workers, probed), cluster.slowdown(workers, self.counts.workers)
-        each = {phase: stretch * seconds for phase, seconds in self.by_phase(counts).items()}
-        mean = {phase: float(seconds.mean()) for phase, seconds in each.items()}
+        probed_wire, workers = self.prediction.wire, counts.workers
+        wire, stretch = cluster.wire(workers, probed_wire), cluster.slowdown(workers, self.counts.workers)
+        seconds_by_phase = {phase: stretch * seconds for phase, seconds in self.by_phase(counts).items()}
+        mean_s = {phase: float(seconds.mean()) for phase, seconds in seconds_by_phase.items()}
         # γ of the probe includes waiting for its own slowest worker, so only the excess is added.
-        uneven = max(0.0, _spread(each) - _spread(self.by_phase(self.counts)))
+        uneven_s = max(0.0, _spread(seconds_by_phase) - _spread(self.by_phase(self.counts)))
         gradients = self.prediction.timing.gradient_bytes
-        reduce = self._reduce(wire, cluster.latency_s)
+        reduce_s = self._reduce(wire, cluster.latency_s)
         # Transfers, of which the schedule hides a part behind computation.
-        under_way, exposed = self._transfer_seconds(counts, wire), 0.0
+        transfers_s, exposed_s = self._transfer_seconds(counts, wire), 0.0
         if workers > 1:
             schedule = self.prediction.system.schedule
-            central_s = [mean.get("central", 0.0) * share for share in self._central_shares(counts)]
-            exposed = schedule.exposed(under_way, central_s, sum(mean.values()))
-        coding = sum(mean.get(phase, 0.0) for phase in _CODING)
-        computing = sum(mean.values()) - coding
+            central_s = [mean_s.get("central", 0.0) * share for share in self._central_shares(counts)]
+            exposed_s = schedule.exposed(transfers_s, central_s, sum(mean_s.values()))
+        coding_s = sum(mean_s.get(phase, 0.0) for phase in _CODING)
+        computing_s = sum(mean_s.values()) - coding_s
         return {
             "hosts": wire.hosts,
-            "epoch_s": computing + coding + exposed + reduce + uneven,
-            "computing_s": computing,
-            "coding_s": coding,
-            "wire_s": exposed,
-            "reduce_s": reduce,
-            "uneven_s": uneven,
-            "under_way_s": sum(under_way) if workers > 1 else 0.0,
+            "epoch_s": computing_s + coding_s + exposed_s + reduce_s + uneven_s,
+            "computing_s": computing_s,
+            "coding_s": coding_s,
+            "wire_s": exposed_s,
+            "reduce_s": reduce_s,
+            "uneven_s": uneven_s,
+            "under_way_s": sum(transfers_s) if workers > 1 else 0.0,
             "bytes": self.sent_bytes(counts),
             "gradient_bytes": float(gradients * 2 * (workers - 1)),
         }
 
     def _reduce(self, wire: Wire, latency_s: float) -> float:
         """Return the seconds of the gradient all-reduce at the end of an epoch."""
-        workers, before = wire.workers, self.counts.workers
+        workers, probed_workers = wire.workers, self.counts.workers
         if workers == 1:
             return 0.0
-        probed, gradients = self.prediction.wire, self.prediction.timing.gradient_bytes
+        probed_wire, gradients = self.prediction.wire, self.prediction.timing.gradient_bytes
         ring = wire.theta_s_per_byte * wire.reduce_bytes(gradients)
         # The probed phase includes the ring of the probe's own workers and link, so only the difference is added.
-        more = ring - probed.theta_s_per_byte * probed.reduce_bytes(gradients)
-        found = max(0.0, self.prediction.phases.get("reduce", 0.0) + more)
-        if before == 2 < workers:
-            found = max(found, ring)  # two workers hide a part of it behind the backward pass, more hide nothing
-        return found + 2 * (workers - before) * latency_s if workers > before else found
+        extra_s = ring - probed_wire.theta_s_per_byte * probed_wire.reduce_bytes(gradients)
+        reduce_s = max(0.0, self.prediction.phases.get("reduce", 0.0) + extra_s)
+        if probed_workers == 2 < workers:
+            reduce_s = max(reduce_s, ring)  # two workers hide a part of it behind the backward pass, more hide nothing
+        return reduce_s + 2 * (workers - probed_workers) * latency_s if workers > probed_workers else reduce_s
 
     def _transfer_seconds(self, counts: CutCounts, wire: Wire) -> list[float]:
         rows = counts.rows.astype(float)
-        busiest = {way: wire.busiest_bytes(_from_sender(rows, way)) for way in ("forward", "backward")}  # in rows here
+        maxima = {way: wire.busiest_bytes(_from_sender(rows, way)) for way in ("forward", "backward")}  # in rows here
         theta, gamma, sizes = wire.theta_s_per_byte, wire.gamma_s, self.row_bytes
-        return [gamma + theta * sizes[place] * busiest[place[1]] for place in self.columns]  # γ + θ · bytes
+        return [gamma + theta * sizes[place] * maxima[place[1]] for place in self.columns]  # γ + θ · bytes
 
     def _central_shares(self, counts: CutCounts) -> Iterator[float]:
-        work = {place: wide * int(counts.independent_edges(place[1]).sum()) for place, wide in self.columns.items()}
-        whole = sum(work.values()) or 1
-        return (work[place] / whole for place in self.columns)
+        work = {
+            place: num_columns * int(counts.independent_edges(place[1]).sum())
+            for place, num_columns in self.columns.items()
+        }
+        total_work = sum(work.values()) or 1
+        return (work[place] / total_work for place in self.columns)
 
 
 def at_scale(
@@ -268,21 +273,24 @@ def at_scale(
     if min(workers) < 1:
         raise ValueError(f"numbers of workers must be at least 1, got {min(workers)}")
     cluster = _Cluster(per_host=per_host, link=link, cores=cores, speed=speed, gamma_s=gamma_s, latency_s=latency_s)
-    own = load(probe.config.graph)
-    whole = own if graph is None else graph
-    if (whole.num_features, whole.num_classes) != (own.num_features, own.num_classes):
+    source = load(probe.config.graph)
+    target = source if graph is None else graph
+    if (target.num_features, target.num_classes) != (source.num_features, source.num_classes):
         raise ValueError(
-            f"graph must have {own.num_features} features and {own.num_classes} classes as the probe's, got "
-            f"{whole.num_features} and {whole.num_classes}; probe a small graph with the same columns"
+            f"graph must have {source.num_features} features and {source.num_classes} classes as the probe's, got "
+            f"{target.num_features} and {target.num_classes}; probe a small graph with the same columns"
         )
     # The probe's own cut, to which the work of all other cuts is relative.
-    before = _counts(probe, own, probe.config.workers, probe.config.launch.hosts or 1)
+    probed_counts = _counts(probe, source, probe.config.workers, probe.config.launch.hosts or 1)
     forecasts = {name: probe.forecast(system=system) for name, system in systems.items()}
-    bases = {name: _Baseline(prediction=probe.prediction(each), counts=before) for name, each in forecasts.items()}
+    bases = {
+        name: _Baseline(prediction=probe.prediction(forecast), counts=probed_counts)
+        for name, forecast in forecasts.items()
+    }
     rows = []
     for count in workers:
-        counts = _counts(probe, whole, count, cluster.hosts(count, probe.wire))  # one cut for all systems
-        rows += [{"system": name, "workers": count, **each.row(counts, cluster)} for name, each in bases.items()]
+        counts = _counts(probe, target, count, cluster.hosts(count, probe.wire))  # one cut for all systems
+        rows += [{"system": name, "workers": count, **base.row(counts, cluster)} for name, base in bases.items()]
     return pd.DataFrame(rows)
 
 
@@ -295,7 +303,7 @@ def _from_sender(rows: NDArray[Any], direction: str) -> NDArray[Any]:
     return rows if direction == "forward" else rows.T
 
 
-def _spread(each: Mapping[str, Array]) -> float:
+def _spread(seconds_by_phase: Mapping[str, Array]) -> float:
     """Return the time of the slowest worker above the mean."""
-    whole = sum(each.values(), np.zeros(1))  # (P,) of all phases
-    return float(whole.max() - whole.mean())
+    worker_seconds = sum(seconds_by_phase.values(), np.zeros(1))  # (P,) of all phases
+    return float(worker_seconds.max() - worker_seconds.mean())

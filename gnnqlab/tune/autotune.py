@@ -202,16 +202,16 @@ def autotune(
     """
     _check(target, most_variance, most_slower, confirm, repeats, epochs)
     say("probing: traces ranges, launches two short runs")
-    seen = known or probe(graph, **settings)
-    ranked = search(
-        seen, target=target, most_variance=most_variance, most_slower=most_slower, bit_widths=tuple(bit_widths)
+    graph_probe = known or probe(graph, **settings)
+    ranked_forecasts = search(
+        graph_probe, target=target, most_variance=most_variance, most_slower=most_slower, bit_widths=tuple(bit_widths)
     )
-    searched = len(LAMS) * len(GROUP_SIZES)
-    whole = graph if isinstance(graph, Graph) else load(seen.config.graph)
+    num_searched = len(LAMS) * len(GROUP_SIZES)
+    loaded_graph = graph if isinstance(graph, Graph) else load(graph_probe.config.graph)
     candidates = []
-    for forecast in ranked[:confirm]:
+    for forecast in ranked_forecasts[:confirm]:
         assert forecast.lam is not None and forecast.group_size is not None
-        drift = seen.drift(lam=forecast.lam, group_size=forecast.group_size, bit_widths=bit_widths)
+        drift = graph_probe.drift(lam=forecast.lam, group_size=forecast.group_size, bit_widths=bit_widths)
         # A period does not change the time of a typical epoch, so it is chosen afterwards, from the drift.
         candidates.append(replace(forecast, period=drift.period(most_stale, periods=PERIODS)))
     with tempfile.TemporaryDirectory(prefix="gnnqlab-autotune-") as folder:
@@ -219,23 +219,23 @@ def autotune(
 
         def run_trial(forecast: Forecast) -> Trial:
             say(f"training {epochs} epochs: {forecast!r}")
-            return _trial(seen, whole, forecast, epochs=epochs, repeats=repeats, root=root)
+            return _trial(graph_probe, loaded_graph, forecast, epochs=epochs, repeats=repeats, root=root)
 
-        vanilla = run_trial(seen.vanilla)  # close in time, under about the same load
+        vanilla = run_trial(graph_probe.vanilla)  # close in time, under about the same load
         trials = tuple(run_trial(forecast) for forecast in candidates)
     # Predictions only select the candidates; the measurement decides.
-    best = min(trials, key=lambda trial: _score(trial, target, trials))
-    assert best.lam is not None and best.group_size is not None and best.period is not None
-    drift = seen.drift(lam=best.lam, group_size=best.group_size, bit_widths=bit_widths)
+    best_trial = min(trials, key=lambda trial: _score(trial, target, trials))
+    assert best_trial.lam is not None and best_trial.group_size is not None and best_trial.period is not None
+    drift = graph_probe.drift(lam=best_trial.lam, group_size=best_trial.group_size, bit_widths=bit_widths)
     return Autotuned(
         target=target,
-        probe=seen,
-        best=best,
+        probe=graph_probe,
+        best=best_trial,
         vanilla=vanilla,
         trials=trials,
-        searched=searched,
-        drift_loss=drift.mean_loss(best.period),
-        config=_config(seen, best.lam, best.group_size, best.period, tuple(bit_widths)),
+        searched=num_searched,
+        drift_loss=drift.mean_loss(best_trial.period),
+        config=_config(graph_probe, best_trial.lam, best_trial.group_size, best_trial.period, tuple(bit_widths)),
     )
 
 
@@ -249,28 +249,32 @@ def search(
     bit_widths: Annotated[tuple[int, ...], Former("widths")] = (2, 4, 8),
 ) -> list[Forecast]:
     """Forecast every λ and group size; return those that meet the target, the best first."""
-    found = [
+    forecasts = [
         seen.forecast(lam=lam, group_size=size, bit_widths=bit_widths)
         for size, lam in itertools.product(GROUP_SIZES, LAMS)
     ]
     # Best value of each objective, to which the limits below are relative.
-    fastest = min(each.epoch_s for each in found)
-    least = min(_noise(each) for each in found)
+    least_s = min(each.epoch_s for each in forecasts)
+    least_noise = min(_noise(each) for each in forecasts)
     if target == "time":
-        meeting = [each for each in found if _noise(each) <= most_variance * least]
-        return sorted(meeting, key=lambda each: (each.epoch_s, _noise(each)))  # noise decides between equal times
+        candidates = [each for each in forecasts if _noise(each) <= most_variance * least_noise]
+        return sorted(candidates, key=lambda each: (each.epoch_s, _noise(each)))  # noise decides between equal times
     if target == "accuracy":
-        meeting = [each for each in found if each.epoch_s <= (1 + most_slower) * fastest]
-        return sorted(meeting, key=lambda each: (_noise(each), each.epoch_s))
-    slowest, most = max(each.epoch_s for each in found), max(_noise(each) for each in found)
+        candidates = [each for each in forecasts if each.epoch_s <= (1 + most_slower) * least_s]
+        return sorted(candidates, key=lambda each: (_noise(each), each.epoch_s))
+    most_s, most_noise = max(each.epoch_s for each in forecasts), max(_noise(each) for each in forecasts)
 
     # Both axes scaled to [0, 1]; noise by its logarithm, because bounds span orders of magnitude.
-    def distance(each: Forecast) -> float:
-        slower = (each.epoch_s - fastest) / (slowest - fastest) if slowest > fastest else 0.0  # in [0, 1]
-        noisier = math.log(_noise(each) / least) / math.log(most / least) if most > least else 0.0
-        return math.hypot(slower, noisier)
+    def distance(forecast: Forecast) -> float:
+        relative_s = (forecast.epoch_s - least_s) / (most_s - least_s) if most_s > least_s else 0.0  # in [0, 1]
+        noise = (
+            math.log(_noise(forecast) / least_noise) / math.log(most_noise / least_noise)
+            if most_noise > least_noise
+            else 0.0
+        )
+        return math.hypot(relative_s, noise)
 
-    return sorted(found, key=distance)
+    return sorted(forecasts, key=distance)
 
 
 def _noise(forecast: Forecast) -> float:
@@ -289,23 +293,23 @@ def _score(trial: Trial, target: str, trials: Sequence[Trial]) -> float:
     return trial.measured_s * max(noise, 1e-300) ** 0.1  # ten times the variance counts as much as a quarter more time
 
 
-def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeats: int, root: Any) -> Trial:
-    config = seen.config
+def _trial(graph_probe: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeats: int, root: Any) -> Trial:
+    config = graph_probe.config
     if forecast.lam is not None:
         assert forecast.group_size is not None and forecast.period is not None and forecast.bit_widths is not None
-        config = _config(seen, forecast.lam, forecast.group_size, forecast.period, forecast.bit_widths)
+        config = _config(graph_probe, forecast.lam, forecast.group_size, forecast.period, forecast.bit_widths)
     run = launch(replace(config, train=replace(config.train, epochs=epochs, evaluate_every=0)), root=root, wait=True)
     variance = None
     if repeats and forecast.lam is not None:  # Vanilla has no noise from rounding
         # Bit-widths and weights are fixed and dropout is off, so that passes differ in rounding noise only.
-        bits = seen.build_policy(forecast)
+        bits = graph_probe.build_policy(forecast)
         variance = gradient_noise(
             graph,
             bits,
             config.model,
             workers=config.workers,
             repeats=repeats,
-            weights=seen.trace.weights,  # those of the last traced epoch, at which the bound was computed
+            weights=graph_probe.trace.weights,  # those of the last traced epoch, at which the bound was computed
             system=config.system_on_hosts,
             seed=config.train.seed,
         ).variance
@@ -323,9 +327,9 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
     )
 
 
-def _config(seen: Probe, lam: float, group_size: int, period: int, bit_widths: tuple[int, ...]) -> RunConfig:
+def _config(graph_probe: Probe, lam: float, group_size: int, period: int, bit_widths: tuple[int, ...]) -> RunConfig:
     system = make_system("adaqp", lam=lam, group_size=group_size, period=period, bit_widths=bit_widths)
-    return replace(seen.config, system=with_probed_parts(system, seen.config.system))
+    return replace(graph_probe.config, system=with_probed_parts(system, graph_probe.config.system))
 
 
 def _words(trial: Trial) -> dict[str, Any]:

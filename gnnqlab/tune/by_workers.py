@@ -67,9 +67,9 @@ def by_workers(
             if place not in sizes:  # a cut takes longer than all formulas, so equal partitioners share it
                 cut = cut_graph(graph, system.partition, count)
                 sizes[place] = PartitionSizes.from_shards(cut.shard(graph, rank) for rank in range(count))
-            sent = epoch_bytes(system, model, sizes[place], features=graph.num_features, classes=graph.num_classes)
+            amount = epoch_bytes(system, model, sizes[place], features=graph.num_features, classes=graph.num_classes)
             memory = float("nan")
             if count <= tried_up_to:  # a trial runs all its workers in this process
                 memory = float(sum(predict_memory(graph, model, system, workers=count).values()))
-            rows.append({"system": name, "workers": count, "bytes": sent, "memory_bytes": memory})
+            rows.append({"system": name, "workers": count, "bytes": amount, "memory_bytes": memory})
     return pd.DataFrame(rows)

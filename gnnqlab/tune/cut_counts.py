@@ -68,18 +68,18 @@ class CutCounts:
         source = graph.indices.numpy().astype(np.int64)  # (E,); int64, since keys below exceed int32
         end = np.repeat(np.arange(graph.num_nodes), degrees)  # (E,), node at which each edge ends
         worker = owner[end]  # (E,), worker of each edge
-        remote = owner[source] != worker  # (E,) bool: edges from another worker's node
+        is_remote = owner[source] != worker  # (E,) bool: edges from another worker's node
         # One halo row per (holder, node): many edges of a worker share a source.
-        pairs = np.unique(worker[remote] * graph.num_nodes + source[remote])
-        holder, sent = pairs // graph.num_nodes, pairs % graph.num_nodes  # (Ω,) each: worker and global node
-        marginal = np.unique(end[remote])  # nodes with a neighbour in the halo
-        rows = np.bincount(owner[sent] * workers + holder, minlength=workers * workers)
+        pairs = np.unique(worker[is_remote] * graph.num_nodes + source[is_remote])
+        holder, sent_nodes = pairs // graph.num_nodes, pairs % graph.num_nodes  # (Ω,) each: worker and global node
+        marginal_nodes = np.unique(end[is_remote])  # nodes with a neighbour in the halo
+        rows = np.bincount(owner[sent_nodes] * workers + holder, minlength=workers * workers)
         return cls(
             rows=rows.reshape(workers, workers),  # (P²,) -> (P, P), [owner, holder]
             owned_nodes=np.bincount(owner, minlength=workers),
             edges=np.bincount(worker, minlength=workers),
-            marginal_edges=np.bincount(np.repeat(owner[marginal], degrees[marginal]), minlength=workers),
-            remote_edges=np.bincount(worker[remote], minlength=workers),
+            marginal_edges=np.bincount(np.repeat(owner[marginal_nodes], degrees[marginal_nodes]), minlength=workers),
+            remote_edges=np.bincount(worker[is_remote], minlength=workers),
         )
 
     of = FormerMember("from_cut")
@@ -143,16 +143,16 @@ def count_by_workers(
 
     rows = []
     for count in workers:
-        found = CutCounts.from_cut(graph, cut_graph(graph, partition, count))
+        counts = CutCounts.from_cut(graph, cut_graph(graph, partition, count))
         rows.append(
             {
                 "workers": count,
-                "halo_rows": found.halo_rows,
-                "halo_share": found.halo_rows / graph.num_nodes,
-                "central_share": float(found.independent_edges("forward").sum() / max(1, graph.num_edges)),
-                "partners": int(found.partners.max()),
-                "held_rows": int(found.local_rows.max()),
-                "imbalance": float(found.edges.max() / max(1e-12, found.edges.mean())),  # a graph may lack edges
+                "halo_rows": counts.halo_rows,
+                "halo_share": counts.halo_rows / graph.num_nodes,
+                "central_share": float(counts.independent_edges("forward").sum() / max(1, graph.num_edges)),
+                "partners": int(counts.partners.max()),
+                "held_rows": int(counts.local_rows.max()),
+                "imbalance": float(counts.edges.max() / max(1e-12, counts.edges.mean())),  # a graph may lack edges
             }
         )
     return pd.DataFrame(rows).set_index("workers")

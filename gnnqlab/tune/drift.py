@@ -65,8 +65,8 @@ class Drift:
             >>> Drift(ages=(8, 64), loss=(0.0, 0.5)).period(0.1, periods=(5, 50, 500))
             5
         """
-        fitting = [period for period in sorted(periods) if self.mean_loss(period) <= most]
-        return fitting[-1] if fitting else min(periods)
+        fitting_periods = [period for period in sorted(periods) if self.mean_loss(period) <= most]
+        return fitting_periods[-1] if fitting_periods else min(periods)
 
     def to_frame(self) -> DataFrame:
         """Return a table of ``age`` and ``loss``."""
@@ -88,10 +88,12 @@ def drift(assigner: OfflineAssigner, settings: Assigned, cost: LinkCost, *, tran
     assignments = [assigner.assign(settings, cost, index=index, transport=transport) for index in range(len(epochs))]
     excess: dict[int, list[float]] = {}
     # Both assignments are evaluated on the later ranges, so that only their age differs.
-    for early, late in itertools.combinations(range(len(epochs)), 2):
-        stale = _objective(assigner, settings, cost, assignments[early], late, transport)
-        fresh = _objective(assigner, settings, cost, assignments[late], late, transport)
-        excess.setdefault(epochs[late] - epochs[early], []).append(stale / fresh - 1 if fresh > 0 else 0.0)
+    for start, end in itertools.combinations(range(len(epochs)), 2):
+        stale_value = _objective(assigner, settings, cost, assignments[start], end, transport)
+        fresh_value = _objective(assigner, settings, cost, assignments[end], end, transport)
+        excess.setdefault(epochs[end] - epochs[start], []).append(
+            stale_value / fresh_value - 1 if fresh_value > 0 else 0.0
+        )
     ages = tuple(sorted(excess))
     # Assignments are optimal up to their gap, so a mean excess may be a little below 0.
     return Drift(ages=ages, loss=tuple(max(0.0, float(np.mean(excess[age]))) for age in ages))
@@ -101,9 +103,9 @@ def _objective(
     assigner: OfflineAssigner, settings: Assigned, cost: LinkCost, widths: Widths, index: int, transport: str
 ) -> float:
     """Return the normalised objective of bit-widths at a traced epoch, summed over layers and directions."""
-    variance, sent = assigner.variance(widths, index), assigner.sent_bytes(widths)
+    variance, sent_bytes = assigner.variance(widths, index), assigner.sent_bytes(widths)
     total = 0.0
     for place, problem in assigner.problems(settings, cost, index=index, transport=transport).items():
-        seconds = exchange_s(cost, sent[place], transport="ring" if transport == "ring" else "direct")
+        seconds = exchange_s(cost, sent_bytes[place], transport="ring" if transport == "ring" else "direct")
         total += problem.objective(variance[place], seconds)  # in [0, 1] per problem: equal weights
     return total

@@ -42,21 +42,21 @@ def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
     wire = Wire(workers=config.workers, hosts=hosts, theta_s_per_byte=theta, gamma_s=_GAMMA_S, transport=transport)
     gradient_bytes = 4 * (seen.weights.numel() + 1)
     # Launched workers share the processors of this machine; each thread was timed alone.
-    shared = max(1.0, config.workers / len(os.sched_getaffinity(0)))
-    phases = {name: shared * seconds for name, seconds in seen.phases.items()}
+    slowdown = max(1.0, config.workers / len(os.sched_getaffinity(0)))
+    phases = {name: slowdown * seconds for name, seconds in seen.phases.items()}
     phases["reduce"] = phases.get("reduce", 0.0) + _GAMMA_S + theta * wire.reduce_bytes(gradient_bytes)
     # The trace quantizes; a float32 run only copies rows to and from its buffers.
-    copied = {name: (_COPY if name in ("encode", "decode") else 1.0) * value for name, value in phases.items()}
+    copy_phases = {name: (_COPY if name in ("encode", "decode") else 1.0) * value for name, value in phases.items()}
     assigner = OfflineAssigner(seen)
 
-    def epoch_time(bits: int, each: dict[str, float]) -> EpochTime:
-        sent = assigner.sent_bytes(assigner.choose(Fixed(bits=bits)))  # (P, P) per layer and direction
-        volume = sum(wire.busiest_bytes(amount) for amount in sent.values())
-        whole = sum(each.values()) + len(sent) * _GAMMA_S + theta * volume
-        return EpochTime(epoch_s=whole, phases=each, busiest_bytes=volume, exchanges=len(sent))
+    def epoch_time(bits: int, phase_seconds: dict[str, float]) -> EpochTime:
+        sent_bytes = assigner.sent_bytes(assigner.choose(Fixed(bits=bits)))  # (P, P) per layer and direction
+        volume = sum(wire.busiest_bytes(amount) for amount in sent_bytes.values())
+        epoch_s = sum(phase_seconds.values()) + len(sent_bytes) * _GAMMA_S + theta * volume
+        return EpochTime(epoch_s=epoch_s, phases=phase_seconds, busiest_bytes=volume, exchanges=len(sent_bytes))
 
     return Timing(
-        exact=epoch_time(32, copied),
+        exact=epoch_time(32, copy_phases),
         quantized=epoch_time(8, phases),
         gradient_bytes=gradient_bytes,
         workers=config.workers,

@@ -127,10 +127,10 @@ class Forecast:
         """Reason why variance is refused; empty if it is forecast."""
         return self.biased or self.untraced_reason
 
-    def _refuse(self, what: str) -> None:
-        refuse_biased(self.biased, what)
+    def _refuse(self, operation: str) -> None:
+        refuse_biased(self.biased, operation)
         if self.untraced_reason:
-            raise ValueError(f"{what} is not possible: {self.untraced_reason}")
+            raise ValueError(f"{operation} is not possible: {self.untraced_reason}")
 
     @property
     def total_variance(self) -> float:
@@ -168,13 +168,13 @@ class Forecast:
         settings = "" if self.lam is None else f" λ = {self.lam:g}, groups of {self.group_size}"
         spread = "" if self.error is None else f" ± {self.error:.0%}"
         noise = "" if self.noise_share is None else f", noise at most {self.noise_share:.2g}× the squared gradient"
-        outer, _ = self.tiers["outer"]
-        between = f" ({outer / 1e3:.0f} kB between hosts)" if outer else ""
-        more = noise + (f"; assumes {'; '.join(self.assumes)}" if self.assumes else "")
-        sent = f"{self.bytes_sent / 1e3:.0f} kB{between}"
+        outer_bytes, _ = self.tiers["outer"]
+        outer_text = f" ({outer_bytes / 1e3:.0f} kB between hosts)" if outer_bytes else ""
+        suffix = noise + (f"; assumes {'; '.join(self.assumes)}" if self.assumes else "")
+        sent_text = f"{self.bytes_sent / 1e3:.0f} kB{outer_text}"
         return (
             f"{self.system}{settings} over {self.link}: {self.epoch_s * 1e3:.2f} ms per epoch{spread}, "
-            f"{self.speedup:.2f}× Vanilla, {sent}, {self.mean_bits:.2f} bits per row{more}"
+            f"{self.speedup:.2f}× Vanilla, {sent_text}, {self.mean_bits:.2f} bits per row{suffix}"
         )
 
     def __repr__(self) -> str:

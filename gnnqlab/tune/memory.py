@@ -57,15 +57,19 @@ def predict_memory(
         >>> list(found)
         ['weights', 'adjacency', 'kept', 'rows', 'halo', 'buffers']
     """
-    whole = load(graph)
-    cut = cut_graph(whole, system.partition, workers)
-    threads = ThreadedWorkers(whole, cut, system, model, settings or TrainSettings(), as_launched=True)
+    loaded_graph = load(graph)
+    cut = cut_graph(loaded_graph, system.partition, workers)
+    threads = ThreadedWorkers(loaded_graph, cut, system, model, settings or TrainSettings(), as_launched=True)
     threads.step(0)  # allocates buffers and the optimizer's moments
     threads.run(lambda trainer: trainer.evaluate(0))  # allocates the buffers of evaluation, before counting
-    found = threads.run(_measure)
-    timed = max(_timed_bytes(system, direction, [one.traces for one in found]) for direction in ("forward", "backward"))
+    memories = threads.run(_measure)
+    timed_bytes = max(
+        _timed_bytes(system, direction, [memory.traces for memory in memories]) for direction in ("forward", "backward")
+    )
     # Links are timed after the step of an epoch, when its activations are already freed.
-    moments = [moment for one in found for moment in (one.at_peak, _add_buffers(one.after_step, timed))]
+    moments = [
+        moment for memory in memories for moment in (memory.at_peak, _add_buffers(memory.after_step, timed_bytes))
+    ]
     return max(moments, key=lambda moment: sum(moment.values()))
 
 
@@ -81,8 +85,8 @@ class _WorkerMemory:
 
 
 def _measure(trainer: Trainer) -> _WorkerMemory:
-    opened: tuple[ExitStack, MemoryTracker] = counting(trainer)
-    stack, tracker = opened
+    stack_and_tracker: tuple[ExitStack, MemoryTracker] = counting(trainer)
+    stack, tracker = stack_and_tracker
     with stack:
         trainer.gradients(1)
         trainer.optimizer.step()
@@ -98,11 +102,13 @@ def _timed_bytes(system: System, direction: str, traces: list[list[ChannelTrace]
     policy = of_direction(system.bits, direction)
     if len(traces) == 1 or not policy.times_links:  # one worker has no links
         return 0
-    whole = policy is system.bits  # one policy for both directions times the larger of their messages
-    param_bytes = of_direction(system.codec, "forward" if whole else direction).param_bytes
-    sent = [trace for own in traces for trace in own if whole or trace.place[1] == direction]
-    return held_bytes(sizes_up_to(largest_sent(sent, policy.start, param_bytes)))
+    has_one_policy = policy is system.bits  # one policy for both directions times the larger of their messages
+    param_bytes = of_direction(system.codec, "forward" if has_one_policy else direction).param_bytes
+    sent_traces = [
+        trace for worker_traces in traces for trace in worker_traces if has_one_policy or trace.place[1] == direction
+    ]
+    return held_bytes(sizes_up_to(largest_sent(sent_traces, policy.start, param_bytes)))
 
 
-def _add_buffers(moment: dict[str, int], more: int) -> dict[str, int]:
-    return {**moment, "buffers": moment["buffers"] + more}
+def _add_buffers(moment: dict[str, int], num_bytes: int) -> dict[str, int]:
+    return {**moment, "buffers": moment["buffers"] + num_bytes}

@@ -95,29 +95,29 @@ class OfflineAssigner:
 
     def groups(self, index: int, size: int, *, as_released: bool = False) -> dict[Place, list[_MessageGroups]]:
         """Return the groups of every message at a traced epoch."""
-        found = {}
+        groups_by_place = {}
         for place in self.trace.places:
             # Codecs with the same formula of β have the same groups.
             key = index, size, as_released, place, _weight(self._variance(place))
             if key not in self._groups:
                 betas = self.betas(index, place, as_released=as_released)
                 self._groups[key] = [_MessageGroups.from_betas(beta, size) for beta in betas]
-            found[place] = self._groups[key]
-        return found
+            groups_by_place[place] = self._groups[key]
+        return groups_by_place
 
     def problems(self, settings: Assigned, cost: LinkCost, *, index: int, transport: str) -> dict[Place, Problem]:
         """Build the bi-objective problem of every layer and direction."""
-        found = {}
+        problems = {}
         by_place = self.groups(index, settings.group_size, as_released=settings.as_released)
         for place, groups in by_place.items():
             messages = [
-                MessageGroups(message.sender, message.receiver, each.rows, each.beta)
-                for message, each in zip(self.messages(place), groups, strict=True)
+                MessageGroups(message.sender, message.receiver, message_group.rows, message_group.beta)
+                for message, message_group in zip(self.messages(place), groups, strict=True)
             ]
             variance = self._variance(place)
             parts = self._parts(index, place, as_released=settings.as_released)
-            totals = torch.stack([each.sum(1) for each in parts]).sum(0).tolist()  # (K, n) each -> (K,)
-            found[place] = assemble(
+            totals = torch.stack([part.sum(1) for part in parts]).sum(0).tolist()  # (K, n) each -> (K,)
+            problems[place] = assemble(
                 messages,
                 cost,
                 columns=self.messages(place)[0].columns,
@@ -127,7 +127,7 @@ class OfflineAssigner:
                 transport="ring" if transport == "ring" else "direct",
                 width_shares=tuple(variance.relative(width, totals) for width in settings.bit_widths),
             )
-        return found
+        return problems
 
     def assign(self, settings: Assigned, cost: LinkCost, *, index: int, transport: str) -> dict[Place, list[Tensor]]:
         """Solve all problems and return the bit-width of every row.
@@ -175,33 +175,33 @@ class OfflineAssigner:
 
     def variance(self, widths: Widths, index: int) -> dict[Place, float]:
         """Return V of every layer and direction at a traced epoch, summed over rows."""
-        found = {}
+        variances = {}
         for place, parts in widths.items():
             variance = self._variance(place)
-            found[place] = sum(
+            variances[place] = sum(
                 float(variance.evaluate_betas(betas, rows).sum())
                 for betas, rows in zip(self._parts(index, place), parts, strict=True)
             )
-        return found
+        return variances
 
     def sent_bytes(self, widths: Widths) -> dict[Place, np.ndarray]:
         """Return the bytes between workers if every row is sent, ``(P, P)`` for every layer and direction."""
-        found = {}
+        bytes_by_place = {}
         for place, parts in widths.items():
-            sent = np.zeros((self.trace.workers, self.trace.workers))
+            pair_bytes = np.zeros((self.trace.workers, self.trace.workers))
             for message, rows in zip(self.messages(place), parts, strict=True):
                 codec = of_direction(self.codec, message.direction)
                 # The codec's own layout, so that padding and parameters are counted as in a run.
                 layout = codec.layout(to_codec_bits(rows), message.num_rows, message.columns)
-                sent[message.sender, message.receiver] += layout.num_bytes
-            found[place] = sent
-        return found
+                pair_bytes[message.sender, message.receiver] += layout.num_bytes
+            bytes_by_place[place] = pair_bytes
+        return bytes_by_place
 
 
 def to_codec_bits(rows: Tensor) -> int | Tensor:
     """Convert the bit-widths of a message to a codec's input: one number if all are equal, else uint8 ``(n,)``."""
-    first = int(rows[0]) if rows.numel() else 0
-    return first if bool((rows == first).all()) else rows.to(torch.uint8)
+    first_bits = int(rows[0]) if rows.numel() else 0
+    return first_bits if bool((rows == first_bits).all()) else rows.to(torch.uint8)
 
 
 _Weight = tuple[tuple[str, ...], float]

@@ -60,8 +60,8 @@ def record_aggregations(model: ModelSettings, *, features: int, classes: int, sy
         [('convolve', 4, 8), ('aggregate', 3, 3)]
     """
     # Kinds and columns of aggregations do not depend on the graph, so two nodes are enough.
-    tiny = Graph.from_edges([0, 1], [1, 0], num_nodes=2, features=torch.zeros(2, features), self_loops="add")
-    graph, aggregations = LocalGraph(tiny), _Aggregations()
+    tiny_graph = Graph.from_edges([0, 1], [1, 0], num_nodes=2, features=torch.zeros(2, features), self_loops="add")
+    graph, aggregations = LocalGraph(tiny_graph), _Aggregations()
     # A model reads these to decide on which side of an aggregation it projects.
     graph.exchange.uses_stale_rows, graph.exchange.aggregates_before_projection = (
         system.uses_stale_rows,

@@ -56,12 +56,12 @@ def predict_widths(
     )
     parts = [of_direction(system.bits, direction) for direction in ("forward", "backward")]
     answers = [part.predict(context) for part in dict.fromkeys(parts)]  # one, if both directions share a policy
-    found = _join(answers[0], answers[-1])
-    if base is not None and found.base is None:
+    predicted_widths = _join(answers[0], answers[-1])
+    if base is not None and predicted_widths.base is None:
         raise ValueError(
             f"base is for policies that move a base, got {base} for {type(system.bits).__name__}; leave it out"
         )
-    return found
+    return predicted_widths
 
 
 def _join(forward: PredictedWidths, backward: PredictedWidths) -> PredictedWidths:
@@ -73,7 +73,9 @@ def _join(forward: PredictedWidths, backward: PredictedWidths) -> PredictedWidth
         widths={place: by_direction[place[1]].widths[place] for place in forward.widths},
         epoch=max(forward.epoch, backward.epoch),
         base=forward.base if backward.base is None else backward.base,
-        assumes=tuple(dict.fromkeys(f"{name}: {each}" for name, one in by_direction.items() for each in one.assumes)),
+        assumes=tuple(
+            dict.fromkeys(f"{name}: {text}" for name, prediction in by_direction.items() for text in prediction.assumes)
+        ),
     )
 
 
@@ -102,14 +104,15 @@ class Prediction:
     def wire_s(self) -> dict[Place, float]:
         """Seconds of the transfers of each layer and direction, summed over rounds."""
         rounds = self.volume.rounds
-        return {place: sum(self.wire.exchange_s(sent) for sent in rounds[place].values()) for place in rounds}
+        return {place: sum(self.wire.exchange_s(amount) for amount in rounds[place].values()) for place in rounds}
 
     @cached_property
     def tiers(self) -> dict[str, tuple[float, float]]:
         """Bytes and seconds of an epoch by tier."""
-        each = [self.wire.by_tier(sent) for rounds in self.volume.rounds.values() for sent in rounds.values()]
+        exchanges = [self.wire.by_tier(amount) for rounds in self.volume.rounds.values() for amount in rounds.values()]
         return {
-            tier: (sum(one[tier][0] for one in each), sum(one[tier][1] for one in each)) for tier in ("inner", "outer")
+            tier: (sum(exchange[tier][0] for exchange in exchanges), sum(exchange[tier][1] for exchange in exchanges))
+            for tier in ("inner", "outer")
         }
 
     @cached_property
@@ -119,23 +122,23 @@ class Prediction:
         phases = _interpolate(self.timing.quantized, self.timing.exact, self.volume.exact)
         # Rows that a sampler or a cache skips are neither encoded nor decoded, and fewer edges need them.
         if self.volume.share != 1.0:
-            sent, marginal = self.volume.share, _marginal_share(self.assigner.trace, self.volume.share)
-            for name, share in (("encode", sent), ("decode", sent), ("marginal", marginal)):
+            sent_share, marginal_share = self.volume.share, _marginal_share(self.assigner.trace, self.volume.share)
+            for name, share in (("encode", sent_share), ("decode", sent_share), ("marginal", marginal_share)):
                 phases[name] = share * phases.get(name, 0.0)
         if self.wire.theta_s_per_byte != self.timing.wire.theta_s_per_byte:
             # The all-reduce of gradients uses the same links.
-            more = self.wire.theta_s_per_byte - self.timing.wire.theta_s_per_byte
-            longer = phases[_ON_THE_LINK] + more * self.wire.reduce_bytes(self.timing.gradient_bytes)
-            phases[_ON_THE_LINK] = max(0.0, longer)
+            extra_theta = self.wire.theta_s_per_byte - self.timing.wire.theta_s_per_byte
+            link_s = phases[_ON_THE_LINK] + extra_theta * self.wire.reduce_bytes(self.timing.gradient_bytes)
+            phases[_ON_THE_LINK] = max(0.0, link_s)
         return {**phases, "wire": self._exposed(phases)}
 
     def _exposed(self, phases: dict[str, float]) -> float:
         # Overlap hides the exchange of a layer behind the central work of the same layer, so split the phase by layer.
         work = _central_work(self.assigner.trace)
-        whole = sum(work.values()) or 1.0
-        central_s = [phases.get("central", 0.0) * work[place] / whole for place in self.wire_s]
-        computing = sum(seconds for name, seconds in phases.items() if name != _ON_THE_LINK)
-        return self.system.schedule.exposed(list(self.wire_s.values()), central_s, computing)
+        total_work = sum(work.values()) or 1.0
+        central_s = [phases.get("central", 0.0) * work[place] / total_work for place in self.wire_s]
+        computing_s = sum(seconds for name, seconds in phases.items() if name != _ON_THE_LINK)
+        return self.system.schedule.exposed(list(self.wire_s.values()), central_s, computing_s)
 
     def forecast(self, vanilla_s: float | None, error: float | None) -> Forecast:
         """Return the complete forecast.
@@ -145,20 +148,20 @@ class Prediction:
             error: median error of such predictions for finished runs.
         """
         bits: Any = self.system.bits
-        settings = {each.name: getattr(bits, each.name) for each in dataclasses.fields(bits)}
-        sent, predicted = self.volume, self.predicted_widths
-        assigner, wrong = self.assigner.with_codec(self.system.codec), biased(self.system)
-        unknown = _untraced_reason(assigner, predicted.widths)
-        known = not wrong and not unknown  # Theorems 1 and 3 apply
-        bounds, share = _bounds(assigner, predicted.widths) if known else ({}, None)
-        variances = assigner.variance(predicted.widths, assigner.trace.index(predicted.epoch)) if known else {}
-        assumed = self.system.schedule.assumes
-        payload, params = round(sent.payload_bytes), round(sent.param_bytes)
+        settings = {field.name: getattr(bits, field.name) for field in dataclasses.fields(bits)}
+        sent_volume, prediction = self.volume, self.predicted_widths
+        assigner, bias_reason = self.assigner.with_codec(self.system.codec), biased(self.system)
+        missing_reason = _untraced_reason(assigner, prediction.widths)
+        has_bounds = not bias_reason and not missing_reason  # Theorems 1 and 3 apply
+        bounds, share = _bounds(assigner, prediction.widths) if has_bounds else ({}, None)
+        variances = assigner.variance(prediction.widths, assigner.trace.index(prediction.epoch)) if has_bounds else {}
+        assumption = self.system.schedule.assumes
+        payload, params = round(sent_volume.payload_bytes), round(sent_volume.param_bytes)
         return Forecast(
             system=self.system.name,
             recipe=self.system,
             epoch=self.epoch,
-            base=predicted.base,
+            base=prediction.base,
             lam=settings.get("lam"),
             group_size=settings.get("group_size"),
             bit_widths=settings.get("bit_widths"),
@@ -169,48 +172,50 @@ class Prediction:
             bytes_payload=payload,
             bytes_params=params,
             variances=variances,
-            biased=wrong,
-            untraced_reason=unknown,
+            biased=bias_reason,
+            untraced_reason=missing_reason,
             bounds=bounds,
             noise_share=share,
-            rows={width: round(count) for width, count in sent.rows.items()},
+            rows={width: round(count) for width, count in sent_volume.rows.items()},
             tiers=self.tiers,
-            pair_bits=_pair_bits(self.assigner, predicted.widths),
+            pair_bits=_pair_bits(self.assigner, prediction.widths),
             link=self.wire.name,
             error=error,
-            assumes=(*predicted.assumes, *sent.assumes, *([assumed] if assumed else [])),
+            assumes=(*prediction.assumes, *sent_volume.assumes, *([assumption] if assumption else [])),
         )
 
 
-def _interpolate(rounded: EpochTime, exact: EpochTime, share: float) -> dict[str, float]:
+def _interpolate(rounded_time: EpochTime, exact_time: EpochTime, share: float) -> dict[str, float]:
     """Interpolate the phases of an epoch in which a share of the elements is sent as float32."""
     if share in (0.0, 1.0):
-        return dict(exact.phases if share else rounded.phases)
+        return dict(exact_time.phases if share else rounded_time.phases)
     # Linear: coding takes time per element, and all other phases are about equal in both runs.
-    return {name: share * exact.phases[name] + (1 - share) * rounded.phases[name] for name in rounded.phases}
+    return {
+        name: share * exact_time.phases[name] + (1 - share) * rounded_time.phases[name] for name in rounded_time.phases
+    }
 
 
 def _central_work(trace: Trace) -> dict[Place, float]:
     """Return the number of multiplications without remote rows, for every layer and direction."""
-    found = {}
+    work = {}
     for place in trace.places:
         columns = trace.messages_at(place)[0].columns
         edges = sum(shard.independent_edges(place[1]) for shard in trace.shards)
-        found[place] = float(edges * columns)
-    return found
+        work[place] = float(edges * columns)
+    return work
 
 
 def _marginal_share(trace: Trace, share: float) -> float:
     """Return the share of work on marginal rows and halo gradients that remains if a share of the rows is sent."""
-    remaining = whole = 0.0
+    work_left = total_work = 0.0
     for layer, direction in trace.places:
         columns = trace.messages_at((layer, direction))[0].columns
         for shard in trace.shards:
-            remote = shard.edges_of_copies
-            edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote
-            whole += columns * edges
-            remaining += columns * (edges - (1 - share) * remote)  # a skipped row saves the edges from its copy
-    return remaining / whole if whole else 1.0
+            remote_edges = shard.edges_of_copies
+            edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote_edges
+            total_work += columns * edges
+            work_left += columns * (edges - (1 - share) * remote_edges)  # a skipped row saves the edges from its copy
+    return work_left / total_work if total_work else 1.0
 
 
 def _untraced_reason(assigner: OfflineAssigner, widths: Widths) -> str:
@@ -229,11 +234,11 @@ def _bounds(assigner: OfflineAssigner, widths: Widths) -> tuple[dict[str, float]
     if theorem is None:
         return {}, None
     # Messages concatenated in the order of `Reach`: (n,) each -> (rows,).
-    joined = {place: torch.cat([rows.long() for rows in parts]) for place, parts in widths.items()}
-    noise = trace.noise(joined, len(trace.epochs) - 1, assigner.variance_of)
-    bounds = {f"{each.layer}.{each.name}": each.bound(noise, AVERAGE).total for each in theorem.terms}
-    squared = theorem.squared_gradient
-    return bounds, sum(bounds.values()) / squared if squared > 0 else None
+    joined_widths = {place: torch.cat([rows.long() for rows in parts]) for place, parts in widths.items()}
+    noise = trace.noise(joined_widths, len(trace.epochs) - 1, assigner.variance_of)
+    bounds = {f"{term.layer}.{term.name}": term.bound(noise, AVERAGE).total for term in theorem.terms}
+    squared_gradient = theorem.squared_gradient
+    return bounds, sum(bounds.values()) / squared_gradient if squared_gradient > 0 else None
 
 
 def _pair_bits(assigner: OfflineAssigner, widths: Widths) -> NDArray[np.float64]:

@@ -58,22 +58,22 @@ def median_error(errors: Iterable[float]) -> float | None:
     return statistics.median(sizes) if sizes else None
 
 
-def _similar_runs(config: RunConfig, found: Iterable[Run]) -> Iterable[Run]:
-    for run in found:
+def _similar_runs(config: RunConfig, all_runs: Iterable[Run]) -> Iterable[Run]:
+    for run in all_runs:
         try:
             if find_unimported_modules(read_config(run.folder)):
                 continue  # its prediction would need a part that this process has not imported
-            other = run.config
+            run_config = run.config
         except (ValueError, KeyError, TypeError):
             continue  # written by another version
-        same = (
-            (other.graph, other.model, other.workers) == (config.graph, config.model, config.workers)
-            and (other.launch.hosts, other.launch.link) == (config.launch.hosts, config.launch.link)
-            and (other.train.input_features, other.train.transport)
+        is_similar = (
+            (run_config.graph, run_config.model, run_config.workers) == (config.graph, config.model, config.workers)
+            and (run_config.launch.hosts, run_config.launch.link) == (config.launch.hosts, config.launch.link)
+            and (run_config.train.input_features, run_config.train.transport)
             == (config.train.input_features, config.train.transport)
-            and other.system.partition == config.system.partition
+            and run_config.system.partition == config.system.partition
         )
-        if same and other.train.epochs >= _FEWEST and run.status == "finished":  # fewer are mostly warm-up
+        if is_similar and run_config.train.epochs >= _FEWEST and run.status == "finished":  # fewer are mostly warm-up
             yield run
 
 
@@ -83,14 +83,14 @@ def _row(predict: Callable[[System], Forecast], run: Run) -> dict[str, Any] | No
         forecast = predict(system)
     except ValueError:
         return None  # no prediction for this system
-    measured = read_epoch_time(run).epoch_s
-    if not (measured > 0 and math.isfinite(forecast.epoch_s)):  # no relative error can be computed
+    measured_s = read_epoch_time(run).epoch_s
+    if not (measured_s > 0 and math.isfinite(forecast.epoch_s)):  # no relative error can be computed
         return None
     return {
         "run": run.id,
         "system": system.name,
         "lam": forecast.lam,
         "predicted_s": forecast.epoch_s,
-        "measured_s": measured,
-        "error": forecast.epoch_s / measured - 1,
+        "measured_s": measured_s,
+        "error": forecast.epoch_s / measured_s - 1,
     }

@@ -101,11 +101,11 @@ class Probe:
         Example:
             ``gq.probe("digits").forecast(lam=0.3).speedup``
         """
-        chosen = make_system(system, **settings)
+        recipe = make_system(system, **settings)
         widths = None if bit_widths is None else tuple(bit_widths)
         bits = {"lam": lam, "group_size": group_size, "bit_widths": widths, "period": period}
-        chosen = _with_bit_settings(chosen, {name: value for name, value in bits.items() if value is not None})
-        return self._cached_forecast(self._on_probed_cut(chosen, by_name=isinstance(system, str)), epoch, base)
+        recipe = _with_bit_settings(recipe, {name: value for name, value in bits.items() if value is not None})
+        return self._cached_forecast(self._on_probed_cut(recipe, by_name=isinstance(system, str)), epoch, base)
 
     @property
     def vanilla(self) -> Forecast:
@@ -135,15 +135,15 @@ class Probe:
         return pd.DataFrame(
             [
                 {
-                    "lam": each.lam,
-                    "epoch_s": each.epoch_s,
-                    "speedup": each.speedup,
-                    "variance": each.total_variance,
-                    "bound": each.total_bound,
-                    "bytes_sent": each.bytes_sent,
-                    "mean_bits": each.mean_bits,
+                    "lam": forecast.lam,
+                    "epoch_s": forecast.epoch_s,
+                    "speedup": forecast.speedup,
+                    "variance": forecast.total_variance,
+                    "bound": forecast.total_bound,
+                    "bytes_sent": forecast.bytes_sent,
+                    "mean_bits": forecast.mean_bits,
                 }
-                for each in self.front(lams, **settings)
+                for forecast in self.front(lams, **settings)
             ]
         )
 
@@ -160,14 +160,14 @@ class Probe:
         key = ("drift", settings)
         if key not in self._cache:
             self._cache[key] = drift(self._assigner, settings, self.wire.cost(), transport=self.wire.transport)
-        found: Drift = self._cache[key]
-        return found
+        cached_drift: Drift = self._cache[key]
+        return cached_drift
 
     def widths(self, forecast: Forecast | None = None, **settings: Any) -> Widths:
         """Return the bit-width of every row of a setting; see :meth:`forecast` for the settings."""
-        chosen = forecast or self.forecast(**settings)
-        assigner = self._assigner_of(chosen.recipe)
-        return predict_widths(assigner, self.wire, chosen.recipe, epoch=chosen.epoch, base=chosen.base).widths
+        basis = forecast or self.forecast(**settings)
+        assigner = self._assigner_of(basis.recipe)
+        return predict_widths(assigner, self.wire, basis.recipe, epoch=basis.epoch, base=basis.base).widths
 
     def build_policy(self, forecast: Forecast) -> AssignedWidths:
         """Return a policy with the bit-widths of a forecast installed, for measurements."""
@@ -193,10 +193,10 @@ class Probe:
         Raises:
             ValueError: if the name of the link is wrong, or workers are not a multiple of the hosts.
         """
-        probed_on = self.config.launch.hosts or 1
-        if hosts != probed_on and self.config.system.exchange.hierarchical:
+        own_hosts = self.config.launch.hosts or 1
+        if hosts != own_hosts and self.config.system.exchange.hierarchical:
             raise ValueError(
-                f"hosts must be {probed_on} as probed, because host aggregation depends on it, got {hosts}; probe with "
+                f"hosts must be {own_hosts} as probed, because host aggregation depends on it, got {hosts}; probe with "
                 f"hosts={hosts}"
             )
         wire = Wire.from_rate(
@@ -222,12 +222,12 @@ class Probe:
 
     def _on_probed_cut(self, system: System, *, by_name: bool) -> System:
         """Return the system on the probe's cut; refuse parts that were neither traced nor timed."""
-        probed = self.config.system
+        probed_system = self.config.system
         # The defaults of a system by name stand for the probe's cut and exchange.
         if by_name and (system.partition, system.exchange) == (System().partition, System().exchange):
-            system = replace(system, partition=probed.partition, exchange=probed.exchange)
+            system = replace(system, partition=probed_system.partition, exchange=probed_system.exchange)
         for axis in PROBED:
-            part, probed_part = getattr(system, axis), getattr(probed, axis)
+            part, probed_part = getattr(system, axis), getattr(probed_system, axis)
             if part != probed_part:
                 raise ValueError(
                     f"{axis} must be as probed, {probed_part}, got {part}; probe with it: "
@@ -241,13 +241,13 @@ class Probe:
         if key not in self._cache:
             forecast = self._prediction(system, epoch, base).forecast(self._vanilla_s, self.error)
             self._cache[key] = replace(forecast, measure_memory=partial(self._memory, system))  # a trial only on demand
-        cached: Forecast = self._cache[key]
-        return cached if cached.system == system.name else replace(cached, system=system.name, recipe=system)
+        result: Forecast = self._cache[key]
+        return result if result.system == system.name else replace(result, system=system.name, recipe=system)
 
     def _memory(self, system: System) -> dict[str, int]:
         config = self.config
-        placed = replace(config, system=system).system_on_hosts
-        return predict_memory(config.graph, config.model, placed, workers=config.workers, settings=config.train)
+        placed_system = replace(config, system=system).system_on_hosts
+        return predict_memory(config.graph, config.model, placed_system, workers=config.workers, settings=config.train)
 
     @cached_property
     def _vanilla_s(self) -> float:
@@ -308,15 +308,15 @@ def probe(
     config = _vanilla_config(graph, model, system, workers, settings)
     if config.train.input_features != "resend":
         raise ValueError("a probe needs rows that are sent in every epoch, got input_features 'cache'; choose 'resend'")
-    whole = graph if isinstance(graph, Graph) else load(config.graph)
-    if whole.edge_features is not None:
+    loaded_graph = graph if isinstance(graph, Graph) else load(config.graph)
+    if loaded_graph.edge_features is not None:
         raise ValueError(
             "a probe predicts seconds and memory only of models without edge features, got a graph whose edges have "
             "features; launch a short run with memory_every=1, or probe graph.without_edge_features()"
         )
     # Ranges of rows and processor time, from threads of this process.
-    traced = trace(
-        whole,
+    graph_trace = trace(
+        loaded_graph,
         config.model,
         config.system_on_hosts,
         workers=config.workers,
@@ -330,10 +330,10 @@ def probe(
         if launched:
             timing = measure_timing(config, epochs=timed_epochs, fresh=fresh, quantile=quantile)
         else:
-            timing = estimate_timing(config, traced)
-    measured = Probe(config=config, trace=traced, timing=timing, wire=timing.wire)
+            timing = estimate_timing(config, graph_trace)
+    graph_probe = Probe(config=config, trace=graph_trace, timing=timing, wire=timing.wire)
     # Forecasts of earlier runs need the probe itself, so their error is added last.
-    return replace(measured, error=median_error(measured.compare_with_runs()["error"]))
+    return replace(graph_probe, error=median_error(graph_probe.compare_with_runs()["error"]))
 
 
 def _vanilla_config(
@@ -362,9 +362,9 @@ def _vanilla_config(
 def _with_bit_settings(system: System, settings: dict[str, Any]) -> System:
     """Return the system with other settings of its bit policy."""
     bits: Any = system.bits  # a dataclass, as System has checked
-    unknown = sorted(set(settings) - {field.name for field in fields(bits)})
-    if unknown:
+    names = sorted(set(settings) - {field.name for field in fields(bits)})
+    if names:
         raise ValueError(
-            f"system {system.name!r} assigns no bit-widths, so it has no {unknown}; leave them out or choose adaqp"
+            f"system {system.name!r} assigns no bit-widths, so it has no {names}; leave them out or choose adaqp"
         )
     return replace(system, bits=replace(bits, **settings)) if settings else system

@@ -94,11 +94,11 @@ class Timing:
     @property
     def wire(self) -> Wire:
         """Wire with θ and γ from the two volumes, never negative; θ is limited to the nominal rate, if there is one."""
-        exact, quantized = self.exact, self.quantized
+        float32, codes = self.exact, self.quantized
         # Two points of the line: θ is its slope, γ what remains per exchange.
         volume, seconds = (
-            np.array([exact.busiest_bytes, quantized.busiest_bytes]),
-            np.array([exact.communication_s, quantized.communication_s]),
+            np.array([float32.busiest_bytes, codes.busiest_bytes]),
+            np.array([float32.communication_s, codes.communication_s]),
         )
         spread = volume[0] - volume[1]
         theta = (seconds[0] - seconds[1]) / spread if spread > 0 else 0.0
@@ -106,7 +106,7 @@ class Timing:
         if self.bytes_per_s is not None:
             theta = float(np.clip(theta, 1 / self.bytes_per_s, 1.15 / GOODPUT / self.bytes_per_s))
         theta = min(max(0.0, theta), float(seconds[0] / volume[0]) if volume[0] > 0 else 0.0)
-        gamma = max(0.0, float((seconds - theta * volume).mean()) / max(1, exact.exchanges))  # a negative γ is noise
+        gamma = max(0.0, float((seconds - theta * volume).mean()) / max(1, float32.exchanges))  # a negative γ is noise
         return Wire(
             workers=self.workers,
             hosts=self.hosts,
@@ -148,23 +148,23 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
         raise ValueError(
             f"epochs must be at least {_WARM_UP + 2}, because the first {_WARM_UP} are left out, got {epochs}"
         )
-    short = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
-    cached = None if fresh else read_cached_timing(config)
-    if cached is not None:
-        return cached
+    short_settings = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
+    cached_timing = None if fresh else read_cached_timing(config)
+    if cached_timing is not None:
+        return cached_timing
     path = _path(config)
-    found = []
+    epoch_times = []
     # The monitor of a run may still write its last lines after the run has finished, so clean-up may fail.
     with tempfile.TemporaryDirectory(prefix="gnnqlab-probe-", ignore_cleanup_errors=True) as root:
         for name in ("vanilla", "random-bits"):
             system = with_probed_parts(make_system(name), config.system)
-            run = launch(dataclasses.replace(config, system=system, train=short), root=root, wait=True)
-            found.append(read_epoch_time(run, quantile=quantile))
+            run = launch(dataclasses.replace(config, system=system, train=short_settings), root=root, wait=True)
+            epoch_times.append(read_epoch_time(run, quantile=quantile))
         link = Link.from_folder(run.folder, config.workers)
         gradient_bytes = int(run.records["bytes_gradients"].iloc[-1])
     timing = Timing(
-        exact=found[0],
-        quantized=found[1],
+        exact=epoch_times[0],
+        quantized=epoch_times[1],
         gradient_bytes=gradient_bytes,
         workers=config.workers,
         hosts=link.hosts,
@@ -195,11 +195,11 @@ def read_epoch_time(run: Run, *, quantile: float = 0.5) -> EpochTime:
     """
     records, workers = run.records, run.config.workers
     # Of a very short run at least the last two epochs.
-    steady = records[records["epoch"] >= min(_WARM_UP, max(0, int(records["epoch"].max()) - 1))]
+    warm_rows = records[records["epoch"] >= min(_WARM_UP, max(0, int(records["epoch"].max()) - 1))]
     # epoch_s includes assignment, but not evaluation.
-    whole = (steady["epoch_s"] - steady["assign_s"]).groupby(steady["epoch"]).mean()
+    epoch_seconds = (warm_rows["epoch_s"] - warm_rows["assign_s"]).groupby(warm_rows["epoch"]).mean()
     names = [name for name in _phases(records) if name not in (*COMMUNICATION, *_OCCASIONAL)]
-    means = steady.groupby("epoch")[[f"{name}_s" for name in names]].mean().quantile(quantile)  # first over workers
+    means = warm_rows.groupby("epoch")[[f"{name}_s" for name in names]].mean().quantile(quantile)  # first over workers
     link = Link.from_folder(run.folder, workers)
     wire = Wire(
         workers=workers,
@@ -208,9 +208,9 @@ def read_epoch_time(run: Run, *, quantile: float = 0.5) -> EpochTime:
         transport="ring" if run.config.train.transport == "ring" else "direct",
     )
     # The last epoch stands for all, so traffic of the others is not read.
-    volume, exchanges = _busiest(run.read_traffic(epochs=[int(steady["epoch"].max())]), wire)
+    volume, exchanges = _busiest(run.read_traffic(epochs=[int(warm_rows["epoch"].max())]), wire)
     return EpochTime(
-        epoch_s=float(whole.quantile(quantile)),
+        epoch_s=float(epoch_seconds.quantile(quantile)),
         phases={name: float(means[f"{name}_s"]) for name in names},
         busiest_bytes=volume,
         exchanges=exchanges,
@@ -227,11 +227,11 @@ def _busiest(traffic: pd.DataFrame, wire: Wire) -> tuple[float, int]:
     """Return the bytes of the busiest link, summed over the exchanges of one epoch, and the number of exchanges."""
     total, exchanges = 0.0, 0
     for _, rows in traffic.groupby(["layer", "direction", "round"]):
-        sent = np.zeros((wire.workers, wire.workers))
+        sent_bytes = np.zeros((wire.workers, wire.workers))
         amount = (rows["payload_bytes"] + rows["param_bytes"]).to_numpy()
         # One row per bit-width of a pair, so `+=` by index would drop all but one of them.
-        np.add.at(sent, (rows["sender"].to_numpy(), rows["receiver"].to_numpy()), amount)
-        total += wire.busiest_bytes(sent)
+        np.add.at(sent_bytes, (rows["sender"].to_numpy(), rows["receiver"].to_numpy()), amount)
+        total += wire.busiest_bytes(sent_bytes)
         exchanges += 1
     return total, exchanges
 

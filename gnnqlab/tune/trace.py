@@ -83,27 +83,27 @@ def trace(
     of_worker = [Observers([observer], rank) for rank, observer in enumerate(observers)]
     threads = ThreadedWorkers(graph, cut, _eight_bits(system), model, settings, bits=Fixed(bits=8), observers=of_worker)
     # Ranges change less and less, so epochs at doubling distances show their drift.
-    recorded = sorted({*(2**power for power in range(64) if 2**power < epochs), epochs - 1})
+    recorded_epochs = sorted({*(2**power for power in range(64) if 2**power < epochs), epochs - 1})
     losses, spreads, seconds = [], [], []
     weights = threads.trainers[0].parameters.values
     for epoch in range(epochs):
         weights = threads.trainers[0].parameters.values.clone()  # before the step: those of this epoch's messages
         losses.append(threads.step(epoch))
         seconds.append(threads.seconds)
-        if epoch in recorded:
+        if epoch in recorded_epochs:
             spreads.append(_spreads(threads, observers))
     messages = _add_aggregate_first_columns(_messages(threads, spreads), threads, epochs)
-    known = None
-    fits = threads.shards[0].cuts == "nodes" and graph.num_nodes * graph.num_features <= _LARGEST
-    if theorem and fits and is_covered(threads.trainers[0].model):
-        known = _theorem(graph, cut, model, weights, settings, sorted({message.place for message in messages}))
+    traced_theorem = None
+    is_feasible = threads.shards[0].cuts == "nodes" and graph.num_nodes * graph.num_features <= _LARGEST
+    if theorem and is_feasible and is_covered(threads.trainers[0].model):
+        traced_theorem = _theorem(graph, cut, model, weights, settings, sorted({message.place for message in messages}))
     return Trace(
-        epochs=tuple(recorded),
+        epochs=tuple(recorded_epochs),
         messages=messages,
         shards=tuple(threads.shards),
         losses=tuple(losses),
         weights=weights,
-        theorem=known,
+        theorem=traced_theorem,
         phases=_phases(seconds),
         seed=settings.seed,
         attention_layers=frozenset(
@@ -134,28 +134,28 @@ class _RowErrors(Observer):
         self.latest: dict[Key, Tensor] = {}
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
-        noted = torch.empty(len(event.values), NOTED, device=event.values.device)  # (n, D) -> (n, 5)
-        row_errors(event.values, torch.arange(len(event.values), device=noted.device), noted)  # written to `noted`
-        self.latest[event.layer, event.direction, event.round, event.rank, event.receiver] = noted
+        errors = torch.empty(len(event.values), NOTED, device=event.values.device)  # (n, D) -> (n, 5)
+        row_errors(event.values, torch.arange(len(event.values), device=errors.device), errors)  # written to `errors`
+        self.latest[event.layer, event.direction, event.round, event.rank, event.receiver] = errors
 
 
 def _spreads(threads: ThreadedWorkers, observers: Sequence[_RowErrors]) -> dict[Key, Tensor]:
-    found = {key: noted for observer in observers for key, noted in observer.latest.items()}
+    spreads = {key: errors for observer in observers for key, errors in observer.latest.items()}
     for trainer, shard in zip(threads.trainers, threads.shards, strict=True):
         for channel in trainer.graph.exchange.channels:
             for route in channel.plan.send if channel.plan.exact else ():
                 if route.num_rows:  # float32 rows: no rounding, so their statistics do not matter
-                    found[(*channel.place, shard.rank, route.peer)] = torch.zeros(route.num_rows, NOTED)
-    return found
+                    spreads[(*channel.place, shard.rank, route.peer)] = torch.zeros(route.num_rows, NOTED)
+    return spreads
 
 
 def _messages(threads: ThreadedWorkers, spreads: list[dict[Key, Tensor]]) -> list[TracedMessage]:
-    found = []
+    messages = []
     for key in sorted(spreads[0]):
         layer, direction, round_, sender, receiver = key
         channel = _channel(threads, key)
-        *between, norms, ranges = torch.stack([seen[key] for seen in spreads]).unbind(2)  # (T, n, 5) -> five of (T, n)
-        found.append(
+        *errors, norms, ranges = torch.stack([table[key] for table in spreads]).unbind(2)  # (T, n, 5) -> five of (T, n)
+        messages.append(
             TracedMessage(
                 layer=layer,
                 direction=direction,
@@ -167,14 +167,14 @@ def _messages(threads: ThreadedWorkers, spreads: list[dict[Key, Tensor]]) -> lis
                 released_use=_use(threads, key, as_released=True),
                 ranges=ranges.contiguous(),
                 norms=norms.contiguous(),
-                min_max_errors=torch.stack(between, dim=2),  # (T, n, 3)
+                min_max_errors=torch.stack(errors, dim=2),  # (T, n, 3)
                 aggregate_first_columns=0,
                 round=round_,
                 to_all=channel.plan.to_all,
                 exact=channel.plan.exact,
             )
         )
-    return found
+    return messages
 
 
 def _add_aggregate_first_columns(
@@ -230,18 +230,18 @@ def _theorem(
     places: list[tuple[int, str]],
 ) -> Theorem:
     # Theorem 3 is about rounding alone, so its factors come from a pass without dropout and with exact rows.
-    undropped = replace(model, dropout=0.0, input_dropout=0.0)
-    exact, traces = traced_workers(graph, cut, make_system("vanilla"), undropped, settings)
-    exact.set_weights(weights)
-    _, gradient = exact.gradients(0)
+    undropped_model = replace(model, dropout=0.0, input_dropout=0.0)
+    exact_workers, traces = traced_workers(graph, cut, make_system("vanilla"), undropped_model, settings)
+    exact_workers.set_weights(weights)
+    _, gradient = exact_workers.gradients(0)
     means = [LayerMeans(layer) for layer in sorted(traces[0].layers)]
     for mean in means:
         mean.add(traces, Fixed())
-    terms = weight_terms(exact.trainers[0].model, means, LocalGraph(graph).adjacency)
-    reach = {place: _reach(exact, *place) for place in places}
+    terms = weight_terms(exact_workers.trainers[0].model, means, LocalGraph(graph).adjacency)
+    reach = {place: _reach(exact_workers, *place) for place in places}
     # Only the weights that the theorem covers, so that bounds and gradient are comparable.
-    squared = float(gradient[torch.cat([each.span for each in terms])].double().square().sum())
-    return Theorem(terms, reach, squared)
+    squared_gradient = float(gradient[torch.cat([term.span for term in terms])].double().square().sum())
+    return Theorem(terms, reach, squared_gradient)
 
 
 def _reach(threads: ThreadedWorkers, layer: int, direction: str) -> Reach:
@@ -263,11 +263,11 @@ def _reach(threads: ThreadedWorkers, layer: int, direction: str) -> Reach:
                 assert route.first is not None
                 # Halo rows of one owner are contiguous, so a column minus the first is the row of the message.
                 column = shard.indices.long() - shard.num_owned - route.first
-                some = ((column >= 0) & (column < rows)).nonzero().flatten()  # edges from this owner's halo rows
+                edge_index = ((column >= 0) & (column < rows)).nonzero().flatten()  # edges from this owner's halo rows
                 # CSR to edge list: the local node at which each edge ends.
-                destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())[some]
-                alpha = _alpha(threads, holder, layer)[some].double()
-                parts.append((column[some] + start, shard.owned[destination], alpha**2))
+                destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())[edge_index]
+                alpha = _alpha(threads, holder, layer)[edge_index].double()
+                parts.append((column[edge_index] + start, shard.owned[destination], alpha**2))
             start += rows  # rows of all messages are numbered consecutively
-    nothing = (torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), torch.zeros(0).double())
-    return Reach(*(torch.cat(list(column)) for column in zip(*(parts or [nothing]), strict=True)))
+    empty_part = (torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), torch.zeros(0).double())
+    return Reach(*(torch.cat(list(column)) for column in zip(*(parts or [empty_part]), strict=True)))

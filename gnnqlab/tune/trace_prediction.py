@@ -45,7 +45,7 @@ class TracePredictionContext:
     @cached_property
     def _importance(self) -> Tensor:
         shards = self.assigner.trace.shards
-        found = torch.zeros(shards[0].num_global_nodes)  # (V,)
+        importance = torch.zeros(shards[0].num_global_nodes)  # (V,)
         for shard in shards:
-            found[shard.owned] = shard.importance[: shard.num_owned]  # each node has one owner, so all are set
-        return found
+            importance[shard.owned] = shard.importance[: shard.num_owned]  # each node has one owner, so all are set
+        return importance

@@ -83,15 +83,15 @@ class TracedMessage:
         """
         if reason := untraced_reason(names):
             raise ValueError(reason)
-        traced = {"range": self.ranges, "norm": self.norms, **self._least}
-        return torch.stack([traced[name][index] for name in names], dim=1)  # (n,) each -> (n, K)
+        statistics = {"range": self.ranges, "norm": self.norms, **self._least}
+        return torch.stack([statistics[name][index] for name in names], dim=1)  # (n,) each -> (n, K)
 
     @cached_property
     def _least(self) -> dict[str, Tensor]:
         """Root of the variance of each row in the better of both codes, as recorded by :class:`LeastVariance`."""
-        noted = torch.cat([self.min_max_errors, self.norms[..., None]], dim=2)  # (T, n, 4)
-        least = torch.stack([least_errors(each, self.columns) for each in noted])  # (T, n, 3)
-        return dict(zip(("of 1 bit", "of 2 bits", "of 4 bits"), least.unbind(2), strict=True))
+        row_statistics = torch.cat([self.min_max_errors, self.norms[..., None]], dim=2)  # (T, n, 4)
+        errors = torch.stack([least_errors(each, self.columns) for each in row_statistics])  # (T, n, 3)
+        return dict(zip(("of 1 bit", "of 2 bits", "of 4 bits"), errors.unbind(2), strict=True))
 
     def betas(self, index: int, variance: RowVariance, *, as_released: bool = False) -> Tensor:
         """Return the terms of the variance of each row at a traced epoch, β first, float64 ``(K, n)``."""
@@ -193,7 +193,7 @@ class Trace:
 
     def index(self, epoch: int) -> int:
         """Return the index of the last recorded epoch up to ``epoch``; of the first if there is none."""
-        return max((index for index, recorded in enumerate(self.epochs) if recorded <= epoch), default=0)
+        return max((index for index, recorded_epoch in enumerate(self.epochs) if recorded_epoch <= epoch), default=0)
 
     def noise(
         self, widths: Mapping[tuple[int, str], Tensor], index: int, variance: VarianceOf | None = None
@@ -208,16 +208,16 @@ class Trace:
         """
         assert self.theorem is not None
         nodes = self.shards[0].num_global_nodes
-        nothing = torch.zeros(nodes, dtype=torch.float64)  # (V,), for layers without messages
+        zeros = torch.zeros(nodes, dtype=torch.float64)  # (V,), for layers without messages
         layers = 1 + max(layer for layer, _ in self.places)
-        found: dict[Place, Tensor] = {
-            (direction, layer): nothing for layer in range(layers) for direction in ("forward", "backward")
+        noises: dict[Place, Tensor] = {
+            (direction, layer): zeros for layer in range(layers) for direction in ("forward", "backward")
         }
         for (layer, direction), reach in self.theorem.reach.items():
-            here = self.messages_at((layer, direction))
-            columns = here[0].columns
-            of_codec = min_max(columns) if variance is None else variance(direction, columns)
-            spreads = torch.cat([message.spreads(index, of_codec.spreads) for message in here])  # (n, K) -> (rows, K)
+            messages = self.messages_at((layer, direction))
+            columns = messages[0].columns
+            model = min_max(columns) if variance is None else variance(direction, columns)
+            spreads = torch.cat([message.spreads(index, model.spreads) for message in messages])  # (n, K) -> (rows, K)
             # Divided by 1/6, the variance is D S^2, which Theorem 3 multiplies by its own constant.
-            found[direction, layer] = reach.noise(of_codec.evaluate(spreads, widths[layer, direction]) / AVERAGE, nodes)
-        return found
+            noises[direction, layer] = reach.noise(model.evaluate(spreads, widths[layer, direction]) / AVERAGE, nodes)
+        return noises

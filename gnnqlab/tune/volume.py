@@ -52,11 +52,11 @@ class Volume:
 
     @property
     def payload_bytes(self) -> float:
-        return float(sum(sent.sum() for sent in self.payload.values()))
+        return float(sum(sent_bytes.sum() for sent_bytes in self.payload.values()))
 
     @property
     def param_bytes(self) -> float:
-        return float(sum(sent.sum() for sent in self.params.values()))
+        return float(sum(sent_bytes.sum() for sent_bytes in self.params.values()))
 
 
 def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int | None) -> Volume:
@@ -71,17 +71,17 @@ def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int
     Raises:
         ValueError: if the cache has no expected share.
     """
-    cached = {way: cached_share(system.cache, way, epoch) for way in ("forward", "backward")}
+    sent_shares = {way: cached_share(system.cache, way, epoch) for way in ("forward", "backward")}
     workers = assigner.trace.workers
     payload = {place: np.zeros((workers, workers)) for place in widths}
     params = {place: np.zeros((workers, workers)) for place in widths}
     rounds: dict[Place, dict[int, Array]] = {place: {0: np.zeros((workers, workers))} for place in widths}
     rows: dict[int, float] = {}
-    sent_rows = whole = elements = exact = 0.0
+    sent_rows = num_rows = elements = exact_elements = 0.0
     for place, parts in widths.items():
         for message, bits in zip(assigner.messages(place), parts, strict=True):
             sample, share = _sample(system.sampler, message, bits, assigner.trace.seed, epoch)
-            share *= 1.0 if message.exact else cached[message.direction]  # exact rows are never cached
+            share *= 1.0 if message.exact else sent_shares[message.direction]  # exact rows are never cached
             # Bytes from the layout of the sampled rows, times the expected share that a cache sends.
             codec = Float32() if message.exact else of_direction(system.codec, message.direction)
             layout = codec.layout(to_codec_bits(sample), sample.numel(), message.columns)
@@ -90,22 +90,22 @@ def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int
             row_share, share = share, share * _fetches(system, message, assigner.trace.attention_layers)
             payload[place][ends] += share * layout.payload_bytes
             params[place][ends] += share * layout.param_bytes
-            sent = rounds[place].setdefault(message.round, np.zeros((workers, workers)))
-            sent[ends] += share * layout.num_bytes
-            for each in layout.shares:
-                rows[each.bits] = rows.get(each.bits, 0.0) + share * each.rows
-            sent_rows, whole = sent_rows + row_share * sample.numel(), whole + message.num_rows
+            sent_bytes = rounds[place].setdefault(message.round, np.zeros((workers, workers)))
+            sent_bytes[ends] += share * layout.num_bytes
+            for width_share in layout.shares:
+                rows[width_share.bits] = rows.get(width_share.bits, 0.0) + share * width_share.rows
+            sent_rows, num_rows = sent_rows + row_share * sample.numel(), num_rows + message.num_rows
             # Shares for the timing: of rows for coding, of elements for float32.
             elements += share * sample.numel() * message.columns
-            exact += share * layout.rows_of(EXACT) * message.columns
+            exact_elements += share * layout.rows_of(EXACT) * message.columns
     return Volume(
         payload=payload,
         params=params,
         rounds=rounds,
         rows=dict(sorted((width, count) for width, count in rows.items() if count)),
-        share=sent_rows / whole if whole else 1.0,
-        exact=exact / elements if elements else 1.0,
-        assumes=_assumptions(system, epoch, min(cached.values())),
+        share=sent_rows / num_rows if num_rows else 1.0,
+        exact=exact_elements / elements if elements else 1.0,
+        assumes=_assumptions(system, epoch, min(sent_shares.values())),
     )
 
 
@@ -117,8 +117,8 @@ def cached_share(cache: Cache, direction: str, epoch: int | None) -> float:
 def _fetches(system: System, message: TracedMessage, attention_layers: frozenset[int]) -> int:
     """Return the number of times that a message is sent in an epoch."""
     # SAR fetches rows of attention again in the backward pass.
-    again = message.direction == "forward" and message.layer in attention_layers
-    return system.schedule.attention_fetches if again else 1
+    is_fetched_again = message.direction == "forward" and message.layer in attention_layers
+    return system.schedule.attention_fetches if is_fetched_again else 1
 
 
 def _sample(
@@ -134,14 +134,14 @@ def _sample(
     return bits[sampler.sampled_positions(message.ids, holder=message.holder, seed=seed, epoch=epoch)], 1.0
 
 
-def _assumptions(system: System, epoch: int | None, cached: float) -> tuple[str, ...]:
-    found = []
+def _assumptions(system: System, epoch: int | None, sent_share: float) -> tuple[str, ...]:
+    assumptions = []
     if system.sampler.p < 1.0:
         if epoch is None:
-            found.append(f"the expected share of the rows, {system.sampler.p:g}")
-        found.append("no noise but that of rounding, as if every row were sent")
-    if cached != 1.0:
-        found.append(f"{cached:.3g} of the rows changed enough to be sent")
-    if assumed := system.cache.assumes:
-        found.append(assumed)
-    return tuple(found)
+            assumptions.append(f"the expected share of the rows, {system.sampler.p:g}")
+        assumptions.append("no noise but that of rounding, as if every row were sent")
+    if sent_share != 1.0:
+        assumptions.append(f"{sent_share:.3g} of the rows changed enough to be sent")
+    if assumption := system.cache.assumes:
+        assumptions.append(assumption)
+    return tuple(assumptions)

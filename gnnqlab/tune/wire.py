@@ -72,13 +72,13 @@ class Wire:
         Args:
             sent_bytes: from worker to worker, ``(P, P)``.
         """
-        across = np.where(self._linked_pairs(), sent_bytes, 0.0)  # (P, P) without messages inside a host
+        link_bytes = np.where(self._linked_pairs(), sent_bytes, 0.0)  # (P, P) without messages inside a host
         if self.transport != "ring":
-            return self._busiest(across)
+            return self._busiest(link_bytes)
         rank = np.arange(self.workers)
         # (P, P) masks: in ring round k, rank r sends to r + k.
         rounds = ((rank[None, :] - rank[:, None]) % self.workers == k for k in range(1, self.workers))
-        return sum(self._busiest(np.where(each, across, 0.0)) for each in rounds)
+        return sum(self._busiest(np.where(mask, link_bytes, 0.0)) for mask in rounds)
 
     def exchange_s(self, sent_bytes: Array) -> float:
         """Return the seconds of one exchange."""
@@ -102,12 +102,12 @@ class Wire:
         """
         if self.hosts == 1:
             return {"inner": (float(sent_bytes.sum()), self.exchange_s(sent_bytes)), "outer": (0.0, 0.0)}
-        within = np.where(self._linked_pairs(), 0.0, sent_bytes)
-        busiest = max(within.sum(axis=end).max() for end in (0, 1))  # receiving ends, sending ends
-        outer = float(sent_bytes.sum() - within.sum())
+        inner_bytes = np.where(self._linked_pairs(), 0.0, sent_bytes)
+        busiest_bytes = max(inner_bytes.sum(axis=end).max() for end in (0, 1))  # receiving ends, sending ends
+        outer_bytes = float(sent_bytes.sum() - inner_bytes.sum())
         return {
-            "inner": (float(within.sum()), float(busiest) / WITHIN_HOST),
-            "outer": (outer, self.exchange_s(sent_bytes)),
+            "inner": (float(inner_bytes.sum()), float(busiest_bytes) / WITHIN_HOST),
+            "outer": (outer_bytes, self.exchange_s(sent_bytes)),
         }
 
     def reduce_bytes(self, num_bytes: int) -> float:
@@ -121,21 +121,21 @@ class Wire:
         Workers of one host that send to other hosts at the same time share its link.
         """
         rank = np.arange(self.workers)
-        linked = self._linked_pairs()
+        linked_pairs = self._linked_pairs()
         theta = np.full((self.workers, self.workers), 1 / WITHIN_HOST)
         for k in range(1, self.workers):  # ring round k: rank r sends to r + k
             target = (rank + k) % self.workers
-            crossing = linked[rank, target]
-            sharing = np.bincount(self._host(rank), crossing, minlength=self.hosts)[self._host(rank)]  # (P,)
-            theta[rank[crossing], target[crossing]] = self.theta_s_per_byte * np.maximum(sharing[crossing], 1)
+            mask = linked_pairs[rank, target]
+            sharers = np.bincount(self._host(rank), mask, minlength=self.hosts)[self._host(rank)]  # (P,)
+            theta[rank[mask], target[mask]] = self.theta_s_per_byte * np.maximum(sharers[mask], 1)
             # On a loopback every worker has a link of its own, so nothing is shared.
             if self.hosts == 1:
                 theta[rank, target] = self.theta_s_per_byte
         np.fill_diagonal(theta, 0.0)
         gamma = np.full_like(theta, self.gamma_s)
         np.fill_diagonal(gamma, 0.0)
-        empty = LinkCost.uniform(self.workers, bytes_per_s=WITHIN_HOST)  # for R² and moments only
-        return LinkCost(theta_s_per_byte=theta, gamma_s=gamma, r_squared=empty.r_squared, moments=empty.moments)
+        defaults = LinkCost.uniform(self.workers, bytes_per_s=WITHIN_HOST)  # for R² and moments only
+        return LinkCost(theta_s_per_byte=theta, gamma_s=gamma, r_squared=defaults.r_squared, moments=defaults.moments)
 
     def _host(self, rank: NDArray[np.int64]) -> NDArray[np.int64]:
         return rank * self.hosts // self.workers  # consecutive ranks share a host
@@ -148,7 +148,7 @@ class Wire:
         host = self._host(rank)
         return np.asarray(host[:, None] != host[None, :])
 
-    def _busiest(self, across: Array) -> float:
+    def _busiest(self, link_bytes: Array) -> float:
         host = np.arange(self.workers) if self.hosts == 1 else self._host(np.arange(self.workers))
-        outgoing, incoming = (np.bincount(host, across.sum(axis=end)) for end in (1, 0))  # (P, P) -> (hosts,)
-        return float(max(outgoing.max(), incoming.max()))
+        out_bytes, in_bytes = (np.bincount(host, link_bytes.sum(axis=end)) for end in (1, 0))  # (P, P) -> (hosts,)
+        return float(max(out_bytes.max(), in_bytes.max()))

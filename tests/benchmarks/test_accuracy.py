@@ -49,7 +49,7 @@ def test_a_model_may_neither_lose_nor_win_more_than_half_a_point() -> None:
         assert table("made up", {"vanilla": vanilla, "sylvie": scores})[0]["reached"] is False
 
 
-def test_the_order_of_the_papers_tables_is_asked_of_means_and_chance_is_named() -> None:
+def test_paper_order_is_checked_on_means_and_insignificant_gaps_are_marked() -> None:
     found = {
         "vanilla": trainings(0.90, 0.90, 0.90),
         "1-bit": trainings(0.88, 0.87, 0.88),

@@ -20,7 +20,7 @@ def test_every_line_can_be_made() -> None:
 
 
 @pytest.mark.parametrize(("scores", "reached"), [((0.80, 0.82), True), ((0.60, 0.61), False)])
-def test_what_is_avoided_counts_at_an_equal_score_alone(scores: tuple[float, float], reached: bool) -> None:
+def test_avoided_broadcasts_reach_the_goal_only_at_equal_score(scores: tuple[float, float], reached: bool) -> None:
     found = {
         "cagnet": [training(0.80, 0.0, 0.04), training(0.81, 0.0, 0.04)],
         "sancus, variation": [training(score, 0.75, 0.02) for score in scores],
@@ -30,7 +30,7 @@ def test_what_is_avoided_counts_at_an_equal_score_alone(scores: tuple[float, flo
     assert kept["value"] == pytest.approx(75) and kept["reached"] is reached
 
 
-def test_lines_are_trained_and_kept(tmp_path: Any) -> None:
+def test_rows_are_trained_once_and_then_read_from_the_stored_cells(tmp_path: Any) -> None:
     settings: dict[str, Any] = {
         "graph": "digits", "systems": ["variation"], "seeds": 1, "epochs": 6, "workers": (2,), "hosts": 1,
         "trainings": str(tmp_path),

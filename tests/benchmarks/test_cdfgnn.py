@@ -10,7 +10,7 @@ from benchmarks.studies.cdfgnn import cdfgnn, lines, table
 from gnnqlab.study import RunResult
 
 
-def test_seconds_stand_beside_the_baseline_and_scores_beside_the_whole_graph() -> None:
+def test_times_are_relative_to_baseline_and_scores_to_full_batch() -> None:
     def of(score: float, **seconds: float) -> list[RunResult]:
         return [RunResult(score=score, **seconds), RunResult(score=score + 0.01, **seconds)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.studies.cuts import BY_HOST, OURS, PLAIN, cuts, format_rows, means
 
 
-def test_every_partitioner_stands_beside_plain_ebv(capsys):
+def test_every_partitioner_is_compared_with_plain_ebv(capsys):
     rows = cuts(graph="rmat:9,8;no-such-graph")
     assert "no-such-graph.npz is missing" in capsys.readouterr().out
     table = format_rows(rows)

@@ -51,7 +51,7 @@ def test_the_rival_on_stored_values_is_the_rival_on_dense_rows(model):
         as_csr(random_graph(nodes=10, edges=20, features=4))
 
 
-def test_sparse_input_stands_beside_sparse_input_and_dense_beside_dense(monkeypatch):
+def test_sparse_input_is_timed_against_sparse_and_dense_against_dense(monkeypatch):
     raced = []
 
     def in_turn(contestants, path, model, repeats):
@@ -76,7 +76,7 @@ def test_sparse_input_stands_beside_sparse_input_and_dense_beside_dense(monkeypa
     assert all("dense input" in row["case"] for row in bench._one_worker("sbm", "path", 1))
 
 
-def test_what_no_phase_claims_is_not_explained():
+def test_time_outside_named_phases_is_not_counted_as_explained():
     parts = [part for phase in PHASES for part in PARTS.get(phase, (phase,))]
     seconds = {f"{part}_s": 1.0 for part in parts if part not in ("evaluate", "other")}
     record = {**seconds, "dense_s": 3.0, "evaluate_s": 50.0, "other_s": 4.0, "epoch_s": sum(seconds.values()) + 4.0}
@@ -88,7 +88,7 @@ def test_what_no_phase_claims_is_not_explained():
     assert not rows[-1]["reached"]
 
 
-def test_graphs_and_models_are_those_asked_for(monkeypatch):
+def test_bench_runs_the_requested_graphs_and_models(monkeypatch):
     asked = []
     monkeypatch.setattr(
         bench, "_one_worker", lambda name, path, repeats, models: asked.append((name, path, models)) or []

@@ -17,7 +17,7 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_training, "HIDDEN", 8)
 
 
-def test_generated_graphs_have_the_shape_and_say_so(small):
+def test_generated_graphs_have_the_requested_shape_and_a_label(small):
     path, label = shaped_graph("ogbn-products", 2.0**-12)
     graph = load(path)
     assert label == "rmat, generated at the shape of ogbn-products, x 0.000244141"
@@ -27,7 +27,7 @@ def test_generated_graphs_have_the_shape_and_say_so(small):
     assert shaped_graph("reddit", 0.001) == (path, label)
 
 
-def test_a_row_for_every_case_and_one_for_what_fails(small):
+def test_every_case_has_a_row_and_a_timeout_has_an_error_row(small):
     path, label = shaped_graph("reddit", 0.001)
     found = list(cases(["reddit"], ["fixed-bits"], [2], gpus=0))
     assert found == [{"graph": "reddit", "system": "fixed-bits", "workers": 2, "backend": "gloo"}]
@@ -41,7 +41,7 @@ def test_a_row_for_every_case_and_one_for_what_fails(small):
     assert all(row["contended_s"] == 0 and row["transfer_s"] > 0 for row in rows)
 
 
-def test_what_hides_and_what_contends():
+def test_hidden_share_and_contended_seconds_of_known_spans():
     spans = [
         [0, "forward", "encode", -1, 0.0, 1.0],
         [0, "forward", "central", -1, 1.0, 5.0],

@@ -9,7 +9,7 @@ from benchmarks.studies.limits import format_rows, table
 from gnnqlab.course.experiments.limits import limits_table
 
 
-def test_a_line_says_measured_limit_ratio_and_share() -> None:
+def test_rows_contain_measured_time_limit_ratio_and_share() -> None:
     seconds = {"central": 0.004, "products": 0.005, "optimizer": 0.001, "epoch": 0.010}
     rows = table("made up", limits_table(seconds, {"neighbour sums": 0.001, "products": 0.004}))
     assert [(row["figure"], row["ratio"]) for row in rows] == [

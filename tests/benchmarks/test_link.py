@@ -24,7 +24,7 @@ def table(**ours: float) -> dict[str, dict[str, object]]:
     return {f"{row['figure']} / {row['rival']}": row for row in rows}
 
 
-def test_rows_say_what_was_reached_and_what_was_not() -> None:
+def test_rows_mark_reached_and_missed_goals() -> None:
     good = table(epoch_s=1.2, comm_s=0.2, quant_s=0.05, assign_s=0.005, bytes_sent=10)
     assert {name: (round(float(row["ratio"] or 0), 2), row["reached"]) for name, row in good.items()} == {
         "communication share of Vanilla / ": (0.0, None),

@@ -47,7 +47,9 @@ def test_runs_take_turns_and_the_least_of_each_counts(monkeypatch: pytest.Monkey
     assert "(1.2 to 1.5 s; vanilla to 3 s)" in rows[1]["figure"]
 
 
-def test_parts_are_measured_one_by_one_and_join_the_kept_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_separately_measured_parts_are_merged_into_the_stored_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """An estimate may be too high or too low: both count as an error."""
     found = {"vanilla": (8.0, 10.0), "cagnet": (10.0, 9.5), "sar": (9.5, 10.0)}
     monkeypatch.setattr(memory, "_run", lambda system, model, graph, epochs, look, **_: found[system.name])
@@ -64,7 +66,7 @@ def test_parts_are_measured_one_by_one_and_join_the_kept_table(monkeypatch: pyte
     assert "--systems cagnet --parts foreseen" in rows[1]["command"]
 
 
-def test_a_run_is_counted_beside_what_is_foreseen_of_it() -> None:
+def test_predicted_memory_is_close_to_the_counted_memory_of_a_run() -> None:
     row = memory._predicted("cagnet", "gcn", "sbm:200,3,6", 2)
     assert row["value"] > 0.4 and row["ratio"] > 0.97
 

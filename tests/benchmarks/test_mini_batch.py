@@ -50,7 +50,7 @@ def test_a_sampled_sum_keeps_its_mean():
     assert (off.mean(0).abs() <= 5.5 * off.std(0) / len(sums) ** 0.5 + 1e-5).all()
 
 
-def test_it_learns_and_stands_beside_runs():
+def test_mini_batch_training_is_reproducible_accurate_and_comparable():
     graph = gq.load("digits")
     config = gq.configure("digits", model="graphsage", layers=2, hidden=32, epochs=8)
     line = MiniBatch(batch_size=128).train(graph, config)
@@ -61,7 +61,7 @@ def test_it_learns_and_stands_beside_runs():
     assert not math.isnan(comparison.to_frame().loc["mini-batch", "to_target_s"])
 
 
-def test_what_cannot_be_is_said(monkeypatch):
+def test_unsupported_model_missing_dgl_and_bad_fanout_raise_errors(monkeypatch):
     config = gq.configure("digits", model="sgc")
     assert "it supports the models gcn, graphsage, gat, got sgc" in unavailable_reason(config)
     with pytest.raises(RuntimeError, match="no mini-batch reference: it supports the models"):

@@ -86,7 +86,7 @@ def found(name: str, epoch_s: float, sent_bytes: float = 0.0, score: float | Non
     return Found(name=name, seed=seed, epochs_s=(99.0, epoch_s, epoch_s), sent_bytes=sent_bytes, score=score)
 
 
-def test_seconds_stand_beside_dgl_float32_and_nothing_ahead():
+def test_epoch_time_is_relative_to_dgl_float32_and_no_prefetching():
     seconds = {bench.DGL: 6.0, "float32": 3.0, "float32, nothing ahead": 4.0, "int8": 2.0, "int8, nothing ahead": 3.0}
     rows = bench.speed_rows("made up", [found(name, value) for name, value in seconds.items() if "int8" not in name])
     assert [(row["figure"], row["rival"], row["ratio"]) for row in rows] == [

@@ -20,7 +20,7 @@ def test_each_number_of_threads_has_its_own_process() -> None:
     assert rows == [{"label": "x", "threads": "1", "places": f"{{{core}}}"}] * 2
 
 
-def test_one_and_two_threads_without_being_asked() -> None:
+def test_default_thread_counts_are_one_and_two() -> None:
     rows = run_each("tests.benchmarks.test_pinned:bound", threads=None, label="x")
     assert [row["threads"] for row in rows] == [str(count) for count in range(1, len(rows) + 1)]
     assert len(rows) == min(2, len(os.sched_getaffinity(0)))
@@ -49,7 +49,7 @@ def test_more_threads_than_cores_are_refused() -> None:
         run_pinned("tests.benchmarks.test_pinned:bound", threads=cores + 1, label="x")
 
 
-def test_a_failure_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_failed_process_raises_and_its_stderr_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match="must finish, got exit code"):
         run_pinned("tests.benchmarks.test_pinned:missing", threads=1)
     assert "missing" in capfd.readouterr().err

@@ -16,7 +16,7 @@ def _training(train_s: float, score: float, **more: float) -> RunResult:
     return RunResult(score=score, train_s=train_s, curve=((2, train_s, score),), **usual, **more)
 
 
-def test_every_system_stands_with_every_kind_of_products() -> None:
+def test_every_system_is_combined_with_every_compute_precision() -> None:
     found = lines()
     assert len(found) == len(SYSTEMS_COMPARED) * len(COMPUTES) and next(iter(found)) == "vanilla"
     for name, system in found.items():

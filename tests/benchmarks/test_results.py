@@ -37,7 +37,7 @@ def test_rows_of_all_tables_in_one_frame(tmp_path):
     assert list(frame.columns[:4]) == ["part", "date", "device", "command"]
 
 
-def test_nothing_kept_is_an_empty_frame(tmp_path):
+def test_empty_results_folder_gives_an_empty_frame(tmp_path):
     frame = gq.results.bench_results(tmp_path)
     assert frame.empty and list(frame.columns) == ["part", "date", "device", "command"]
     assert "No rows" in markdown({"part": "p", "date": "d", "device": "x", "command": "c", "rows": []})
@@ -104,7 +104,7 @@ def test_a_table_of_another_machine_is_refused_before_anything_is_measured(tmp_p
     assert "keep them under another name" in capsys.readouterr().err
 
 
-def test_what_cannot_be_joined_is_kept_beside_it(tmp_path, monkeypatch, capsys):
+def test_rows_that_cannot_be_merged_are_stored_in_a_separate_table(tmp_path, monkeypatch, capsys):
     twice = {"bench": "epoch", "machine": machine(), "rows": [line("same", 1.0), line("same", 1.0)]}
     monkeypatch.setattr("benchmarks.registry.measure", lambda *_, **__: twice)
     keep("epoch", [line("a", 1.0)], command="first", folder=tmp_path)
@@ -115,7 +115,7 @@ def test_what_cannot_be_joined_is_kept_beside_it(tmp_path, monkeypatch, capsys):
     assert f"got 1 twice; the rows are stored as {beside}" in said.err and "same" in said.out
 
 
-def test_the_page_of_results_is_made_from_the_kept_tables(tmp_path, capsys):
+def test_results_page_is_generated_from_the_stored_tables(tmp_path, capsys):
     """``gnnqlab bench results --page docs/results.md`` writes the page, its charts and the index."""
     docs = Path(__file__).parents[2] / "docs"
     main(["bench", "results", "--page", str(tmp_path / "results.md")])
@@ -190,7 +190,7 @@ def test_table_of_systems_replaces_the_text_between_its_marks(tmp_path):
         put_between(f"{END} {START}", "table")
 
 
-def test_a_kept_command_names_graphs_and_no_folder(tmp_path, monkeypatch):
+def test_stored_command_has_graph_names_without_folders(tmp_path, monkeypatch):
     (tmp_path / "cora.npz").touch()
     monkeypatch.setenv("GNNQLAB_DATA", str(tmp_path))
     own = str(tmp_path / "own.npz")

@@ -28,7 +28,7 @@ VANILLA = [
 ]
 
 
-def test_time_to_accuracy_is_asked_of_the_seeds_that_got_there() -> None:
+def test_time_to_accuracy_uses_only_seeds_that_reached_the_target() -> None:
     ours = [
         training((10, 4.0, 0.896), (20, 8.0, 0.90), score=0.92),
         training((10, 4.0, 0.7), (20, 8.0, 0.894), score=0.90),  # the target is 0.895
@@ -47,7 +47,7 @@ def test_time_to_accuracy_is_asked_of_the_seeds_that_got_there() -> None:
     assert format_rows([vanilla, mine])[1]["to target"] == "4.00 s, 5.00x (1 of 2)"
 
 
-def test_who_never_gets_there_has_no_time_and_says_so() -> None:
+def test_system_that_never_reaches_the_target_has_nan_and_not_reached() -> None:
     rows = table("made up", {"vanilla": VANILLA, "x": [training((20, 1.0, 0.2))] * 2}, {})
     assert math.isnan(rows[1]["to_target_s"]) and rows[1]["reached_by"] == 0
     assert format_rows([{**rows[1], **SERVICES}])[0]["to target"] == "not reached"
@@ -59,7 +59,7 @@ def test_assignments_count_as_a_share_of_the_training_that_had_them() -> None:
     assert row["assign_share"] == pytest.approx(0.02) and row["assign_cpu_s"] == pytest.approx(0.35)
 
 
-def test_the_second_half_is_told_apart() -> None:
+def test_settled_epoch_time_uses_the_second_half_of_the_epochs() -> None:
     one = training((4, 6.0, 0.9), epochs_s=(1.0, 1.0, 2.0, 2.0))
     assert one.settled_s() == 2.0 and one.epochs_to(0.9) == 4 and math.isnan(one.epochs_to(0.95))
 

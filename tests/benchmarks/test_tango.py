@@ -37,7 +37,7 @@ def test_seconds_to_accuracy_are_those_of_seeds_with_which_both_got_there() -> N
     assert score["value"] == pytest.approx(86.0) and "+1.00" in score["figure"] and score["reached"]
 
 
-def test_a_line_that_no_seed_brings_there_says_so() -> None:
+def test_row_has_no_ratio_if_no_seed_reaches_the_target_accuracy() -> None:
     found = {
         FLOAT32: [_training(8.0, 0.9, (2, 8.0, 0.9))],
         "int8": [_training(4.0, 0.5, (2, 4.0, 0.5))],

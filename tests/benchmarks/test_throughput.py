@@ -32,7 +32,7 @@ def table_with(contestants: dict[str, LinkMeasurement]) -> dict[str, tuple[float
     }
 
 
-def test_a_system_stands_beside_vanilla_computation_and_its_own_bytes() -> None:
+def test_system_is_compared_with_vanilla_computation_and_its_byte_bound() -> None:
     assert table("1-bit-pipelined", epoch_s=1.1, link_s=0.5, bytes_sent=100) == {
         "1-bit-pipelined: epoch, median / vanilla": (14.55, True),
         "1-bit-pipelined: epoch, median / bound: computation alone": (0.91, True),
@@ -47,7 +47,7 @@ def test_a_system_stands_beside_vanilla_computation_and_its_own_bytes() -> None:
     }
 
 
-def test_a_system_that_is_held_to_its_bound_says_where_its_epoch_goes() -> None:
+def test_system_with_a_bound_has_rows_for_the_parts_of_its_epoch() -> None:
     fast = dataclasses.replace(VANILLA, epoch_s=2.0, compute_s=1.5, quant_s=0.1, comm_s=0.3)
     rows = table_of("made up", {ALONE: [VANILLA], "vanilla": [VANILLA], "1-bit-pipelined": [fast]}, wide=True)
     parts = [(row["value"], row["ratio"]) for row in rows if "of it" in row["figure"]]
@@ -88,7 +88,7 @@ def test_contestants_of_every_kind_train() -> None:
     assert ratio["pipegcn: bytes an epoch"] == pytest.approx(vanilla / before_dropout)
 
 
-def test_a_system_that_decides_is_told_by_the_trainings_that_were_timed() -> None:
+def test_adaptive_system_is_reported_from_its_timed_trainings() -> None:
     """Fast first epochs and slow later ones, and a score that both contributed to."""
     quick_then_slow = RunResult(
         score=0.88, bits=5.0, stale=0.4, epochs=8, epochs_s=(1.0,) * 4 + (3.0,) * 4,

@@ -48,7 +48,7 @@ def other(tmp_path: Path) -> str:
     return str(python)
 
 
-def test_epochs_stand_beside_those_of_the_other(other: str, tmp_path: Path) -> None:
+def test_epoch_time_and_loss_are_compared_with_the_other_version(other: str, tmp_path: Path) -> None:
     epoch, loss = versions(1, other_python=other, graph="sbm:200,3,6", models=("gcn",), epochs=4)
     assert epoch["case"] == "sbm:200,3,6, gcn 3 x 256, vanilla, 1 worker(s)"
     assert epoch["rival"] == "gnnqlab 0.0.1" and epoch["rival_value"] == 2e3
@@ -59,7 +59,7 @@ def test_epochs_stand_beside_those_of_the_other(other: str, tmp_path: Path) -> N
     assert '"system": "vanilla"' in asked and '"workers": 1' in asked and '"hidden": 256' in asked
 
 
-def test_what_cannot_be_compared_is_refused(other: str, tmp_path: Path) -> None:
+def test_unusable_python_model_or_epochs_raises_value_error(other: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"other_python must be the path of a Python .*/nowhere'; none is there"):
         versions(1, other_python=str(tmp_path / "nowhere"))
     with pytest.raises(ValueError, match="other_python must have another gnnqlab, got .* which has this one"):

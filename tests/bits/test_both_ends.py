@@ -96,7 +96,7 @@ def test_equals_every_assignment_of_four_workers(lam):
 
 
 @each("transposed", [False, True])
-def test_a_narrow_receiver_is_relieved_where_senders_alone_would_see_nothing(transposed):
+def test_rows_on_the_busiest_link_end_get_narrower_bit_widths(transposed):
     """Two senders, one receiver: its link is busy twice as long as theirs. Backward there is one sender."""
     cost = LinkCost.uniform(3, bytes_per_s=1.0)
     pairs = [(0, 1), (2, 1), (1, 0)]
@@ -110,7 +110,7 @@ def test_a_narrow_receiver_is_relieved_where_senders_alone_would_see_nothing(tra
     assert found.seconds == busiest
 
 
-def test_two_workers_queue_once_and_so_does_whoever_has_one_peer():
+def test_two_workers_fan_out_fan_in_and_ring_need_no_second_queue():
     message = {"rows": [3, 2], "beta": [2.0, 1.0]}
     both = [MessageGroups(0, 1, **message), MessageGroups(1, 0, **message)]
     two = assemble(both, LinkCost.uniform(2, bytes_per_s=1.0),
@@ -152,7 +152,7 @@ def test_agrees_with_highs_and_the_gap_is_small(workers, groups, most):
             assert ours.bound >= relaxed - 1e-5
 
 
-def test_highs_and_brute_force_agree_on_what_the_problem_is():
+def test_highs_and_brute_force_find_the_same_objective():
     pytest.importorskip("cvxpy")
     for seed in range(3):
         _, _, _, problem = drawn(3, 1, 20 + seed, lam=0.5)
@@ -169,7 +169,7 @@ def test_a_price_is_paid_at_both_ends():
     assert proved <= brute_force(problem).objective
 
 
-def test_what_is_refused():
+def test_one_ended_links_and_invalid_far_links_raise_value_error():
     _, _, _, problem = drawn(3, 1, 3, lam=0.5)
     with pytest.raises(ValueError, match="transfers must queue at both ends, got links at one end only; use solve"):
         solve_full_duplex(from_messages(2, 3, transport="direct"))
@@ -181,7 +181,7 @@ def test_what_is_refused():
         replace(problem, link_round=[0, 0, 0, 1, 1, 1])
 
 
-def test_problems_know_how_busy_both_ends_are():
+def test_problem_computes_busy_seconds_of_both_link_ends():
     cost = LinkCost.uniform(3, bytes_per_s=1.0, latency_s=3.0)
     pairs = [(0, 1), (2, 1), (1, 2), (0, 2)]
     problem: Problem = assemble([MessageGroups(*pair, [5], [1.0]) for pair in pairs], cost, columns=8, lam=0.5)

@@ -71,7 +71,7 @@ def test_exact_nowhere_yet_is_the_other_policy(found):
     assert_alike(found["never"], found["two bits"])
 
 
-def test_until_its_epoch_a_point_changes_nothing_and_then_the_gradient(found):
+def test_full_precision_point_changes_gradients_only_from_its_epoch_on(found):
     assert_alike(found["later"], found["two bits"], slice(LATER))
     one, other = found["later"][0]["gradients"][LATER], found["two bits"][0]["gradients"][LATER]
     assert not torch.equal(one, other)
@@ -124,7 +124,7 @@ def test_a_point_that_is_none_ends_the_training_with_those_that_are():
         look.observe([])
 
 
-def test_what_the_policy_inside_needs_is_needed():
+def test_requirements_of_the_inner_policy_are_inherited():
     inside = gq.systems.adaqp().bits
     policy = ExactAt(inner=inside, points=("forward",))
     assert policy.weighs_rows and policy.of_halo_rows and policy.times_links and policy.start == inside.start
@@ -133,7 +133,7 @@ def test_what_the_policy_inside_needs_is_needed():
         replace(gq.systems.adaqp(), bits=policy, sampler=gq.samplers.BoundarySampling(p=0.5))
 
 
-def test_widths_are_foreseen_from_its_epoch_on():
+def test_predicted_bit_widths_are_full_precision_from_the_epoch_on():
     class Context:
         def __init__(self, epoch):
             self.epoch = epoch

@@ -35,7 +35,7 @@ def dense(shard: Shard, alpha: torch.Tensor) -> torch.Tensor:
 
 
 @each("kind", ["symmetric", "mean", "sum"])
-def test_forward_use_is_what_noise_of_the_row_becomes_in_all_sums(shards, kind):
+def test_use_of_halo_equals_the_variance_added_to_all_sums(shards, kind):
     for shard in shards:
         alpha = shard.alpha(kind)
         halo = dense(shard, alpha)[:, shard.num_owned :]

@@ -13,7 +13,7 @@ DECIMALS = re.compile(r":\.\d+f$")
 """A number with decimals is always followed by bits: 1.00 bits."""
 
 
-def test_what_is_looked_at_never_says_1_bits() -> None:
+def test_package_sources_never_format_1_bits() -> None:
     said = [
         f"{path.relative_to(PACKAGE)}: {field[0]}"
         for room in ("lab", "measure", "tune")

@@ -101,7 +101,7 @@ def test_messages_without_rows_are_left_out():
     assert problem.gamma_s.sum() == 14
 
 
-def test_nothing_to_choose_counts_nothing(small):
+def test_objective_without_alternatives_has_weight_zero(small):
     assert replace(small, group_beta=[0.0, 0.0, 0.0]).weights[0] == 0
     assert replace(small, theta_s_per_byte=[0.0, 0.0]).weights[1] == 0
     assert replace(small, widths=(4,)).weights == (0, 0)

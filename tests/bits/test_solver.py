@@ -115,7 +115,7 @@ def test_pure_optima(transport):
     assert fast.variance < 0.9 * nadir_v
 
 
-def test_rows_that_lose_nothing_take_no_bytes():
+def test_rows_with_zero_beta_get_the_lowest_bit_width():
     problem = from_messages(2, 30, lam=1.0)
     problem = replace(problem, group_beta=np.where(np.arange(problem.group_beta.size) % 3, problem.group_beta, 0.0))
     widths = solve(problem).widths
@@ -176,7 +176,7 @@ def test_hull_leaves_out_widths_that_cost_more_for_less():
     assert lower_hull(replace(one, widths=(2, 8, 32), columns=2, param_bytes=two_parameters(4))).tolist() == [2]
 
 
-def test_bad_multipliers_prove_nothing():
+def test_invalid_multipliers_of_the_dual_bound_raise_value_error():
     problem = from_messages(2, 3)
     with pytest.raises(ValueError, match="multipliers must be at least 0 and sum to"):
         dual_bound(problem, np.array([0.0, 0.0]))

@@ -46,7 +46,7 @@ def exchange(sizes, *, posted, theta, offsets=None):
     return seen
 
 
-def test_shares_of_a_sender_add_up_to_what_its_link_was_busy_for():
+def test_transfer_shares_of_a_sender_sum_to_the_busy_time_of_its_link():
     sizes = [[0, 3000, 1000], [500, 0, 500], [0, 1000, 0]]  # no receiver has more to do than its busiest sender
     theta = [1e-6, 2e-6, 5e-7]
     known = np.tile(np.array(theta)[:, None], 3)
@@ -113,7 +113,7 @@ def test_a_layer_that_not_every_worker_saw_is_left_out():
     assert samples(seen) == {}
 
 
-def test_a_line_that_explains_nothing_is_not_taken_but_remembered():
+def test_unexplained_fit_keeps_the_link_cost_but_updates_its_moments():
     before = [(size, 1e-3 + 1e-6 * size) for size in (500, 5000) for _ in range(5)]
     cost = LinkCost.measured(2, {(0, 1): before, (1, 0): before})
     noise = [(size, seconds) for size, seconds in ((900, 9.0), (1000, 0.1), (1100, 7.0), (5000, 0.2)) for _ in range(5)]

@@ -36,7 +36,7 @@ def test_it_goes_step_by_step_by_keyboard(lab: LabPage, screenshots: Path) -> No
     lab.page.screenshot(path=screenshots / "epoch-step.png")
 
 
-def test_another_way_says_other_bytes(lab: LabPage, screenshots: Path) -> None:
+def test_selecting_two_bits_changes_the_text_of_the_step(lab: LabPage, screenshots: Path) -> None:
     lab.page.get_by_role("slider", name="Step", exact=True).press("Home")
     lab.page.get_by_role("slider", name="Step", exact=True).press("ArrowRight")
     before = lab.page.evaluate(f"() => {WORDS}")

@@ -39,7 +39,7 @@ def _middle(lab: LabPage, figure: int, x: float, y: float) -> tuple[float, float
     return found[0], found[1]
 
 
-def test_a_node_says_what_it_waits_for(lab: LabPage, screenshots: Path) -> None:
+def test_node_hover_label_lists_the_rows_it_waits_for(lab: LabPage, screenshots: Path) -> None:
     node, x, y = lab.page.evaluate(
         f"""() => {{
           const over = {MAP}._fullData.find((trace) => trace.type === 'heatmap');

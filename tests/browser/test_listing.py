@@ -103,7 +103,7 @@ def test_the_sweep_of_all_runs_is_drawn_and_too_few_for_a_verdict_are_refused(la
     ticked.check()
 
 
-def test_deleting_asks_first_and_other_ticks_take_it_back(lab: LabPage) -> None:
+def test_delete_needs_confirmation_that_a_changed_selection_resets(lab: LabPage) -> None:
     _press(lab, "Delete")
     lab.page.get_by_text("would be deleted permanently: press Delete again").wait_for()
     lab.page.get_by_role("checkbox", name=re.compile("Tick vanilla")).first.check()
@@ -119,10 +119,10 @@ def test_deleting_asks_first_and_other_ticks_take_it_back(lab: LabPage) -> None:
     assert lab.python("print(len(gq.runs('listing')))").strip() == "2"
 
 
-def test_nothing_ticked_is_said(lab: LabPage) -> None:
+def test_resume_without_a_selected_run_shows_an_alert(lab: LabPage) -> None:
     _press(lab, "Resume")
     lab.page.get_by_role("alert").get_by_text("tick a run in the table first").wait_for()
 
 
-def test_nothing_was_complained_of_and_nothing_left_the_machine(lab: LabPage) -> None:
+def test_page_has_no_errors_and_no_external_requests(lab: LabPage) -> None:
     assert lab.elsewhere == [] and lab.errors == []

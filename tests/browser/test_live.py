@@ -90,7 +90,7 @@ def test_a_dark_page_gets_a_dark_figure(lab: LabPage, screenshots: Path) -> None
     _wait_for(lab, f"{ground} === '{light}'")
 
 
-def test_a_page_loaded_again_shows_the_view_and_goes_on(lab: LabPage, screenshots: Path) -> None:
+def test_reloaded_page_restores_the_view_and_continues_updating(lab: LabPage, screenshots: Path) -> None:
     _wait_for(lab, f"{EPOCHS} > 3")
     lab.page.get_by_role("combobox", name="Epochs of", exact=True).select_option(index=1)
     before = _epochs(lab)
@@ -108,7 +108,7 @@ def test_a_page_loaded_again_shows_the_view_and_goes_on(lab: LabPage, screenshot
     _wait_for(lab, f"{GRAPH}.data[4].y.join() !== '{one}'")
 
 
-def test_nothing_complained(lab: LabPage) -> None:
+def test_page_has_no_errors_and_no_external_requests_before_restart(lab: LabPage) -> None:
     # This precedes the restart: after it, JupyterLab itself logs errors of widgets without a kernel.
     assert lab.errors == [] and lab.elsewhere == []
 
@@ -150,5 +150,5 @@ def test_live_view_names_a_killed_worker(lab: LabPage, screenshots: Path) -> Non
     assert "rank 1" in alert.inner_text()
 
 
-def test_nothing_left_this_machine(lab: LabPage) -> None:
+def test_page_makes_no_external_requests(lab: LabPage) -> None:
     assert lab.elsewhere == []

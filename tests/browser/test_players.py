@@ -87,7 +87,7 @@ def test_notebook_7_shows_views_whole(lab: LabPage) -> None:
     assert whole == "none"
 
 
-def test_labels_stand_beside_their_toggles(lab: LabPage) -> None:
+def test_labels_are_left_of_their_toggle_buttons_and_aligned(lab: LabPage) -> None:
     # Both positions in one call: between two calls a page may move, if a figure above is drawn again.
     places = """(label) => {
       const rows = [...document.querySelectorAll(".widget-toggle-buttons")];
@@ -128,13 +128,13 @@ def test_a_narrow_page_has_the_whole_explorer(lab: LabPage, screenshots: Path) -
     lab.page.wait_for_function(f"() => {widths}.every((each) => each === 860)")
 
 
-def test_figures_have_words_for_who_cannot_see_them(lab: LabPage) -> None:
+def test_figures_have_aria_labels(lab: LabPage) -> None:
     figures = lab.page.get_by_role("img").filter(has=lab.page.locator(".main-svg"))
     names = figures.evaluate_all("(all) => all.map((each) => each.getAttribute('aria-label'))")
     assert len(names) == 4 and all(len(name) > 30 for name in names)
 
 
-def test_plotly_came_once_and_nothing_complained(lab: LabPage) -> None:
+def test_plotly_code_is_sent_once_without_errors_or_external_requests(lab: LabPage) -> None:
     counted = "import ipywidgets.widgets.widget as w\nprint(sum('code' in each.keys for each in w._instances.values()))"
     assert lab.python(counted).strip() == "1"
     assert lab.errors == [] and lab.elsewhere == []

@@ -150,7 +150,7 @@ def _slow(lab: LabPage, way: str) -> None:
     lab.page.evaluate("(way) => { sessionStorage.slow = way; }", way)
 
 
-def test_a_view_is_back_on_a_page_whose_models_come_late(lab: LabPage, screenshots: Path) -> None:
+def test_view_is_restored_when_widget_models_load_late(lab: LabPage, screenshots: Path) -> None:
     lab.errors.clear()
     _slow(lab, "late")
     _reload(lab)

@@ -53,7 +53,7 @@ def test_every_figure_fits_on_a_sheet_in_light_colours(page: Any, screenshots: P
     assert letters == "rgb(31, 35, 40)", "dark letters on paper, whatever the screen's theme"
 
 
-def test_what_is_printed_is_small(page: Any, screenshots: Path) -> None:
+def test_printed_report_is_smaller_than_2_megabytes(page: Any, screenshots: Path) -> None:
     assert len(page.pdf(prefer_css_page_size=True, path=screenshots / "report.pdf")) < 2_000_000
 
 

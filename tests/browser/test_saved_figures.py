@@ -95,7 +95,7 @@ def _drawn(page: Any, **layout: Any) -> list[str]:
     return flaws(page.evaluate(_MEASURE, [figure, WIDTH]))
 
 
-def test_what_cannot_be_read_is_noticed(page: Any) -> None:
+def test_overlapping_small_and_cut_off_text_is_detected(page: Any) -> None:
     note = {"text": "a note", "x": 1.5, "y": 1.5, "showarrow": False}
     assert _drawn(page, annotations=[note]) == []
     assert _drawn(page, annotations=[note, {**note, "text": "another"}]) == ["'a note' lies on 'another'"]

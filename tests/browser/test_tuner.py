@@ -93,7 +93,7 @@ def test_every_control_is_found_by_role_and_name(lab: LabPage) -> None:
     assert unnamed == []
 
 
-def test_every_control_says_its_range_on_hover(lab: LabPage) -> None:
+def test_every_control_shows_its_range_on_hover(lab: LabPage) -> None:
     said = "(each) => each.closest('[title]')?.title"
     for name in ("λ", "Group size", "Period", "Workers"):
         for control in (
@@ -107,7 +107,7 @@ def test_every_control_says_its_range_on_hover(lab: LabPage) -> None:
     assert "at least one of 1, 2, 4, 8" in lab.page.get_by_role("checkbox", name="2 bits", exact=True).evaluate(said)
 
 
-def test_no_control_says_null_on_hover(lab: LabPage) -> None:
+def test_no_control_has_the_title_null(lab: LabPage) -> None:
     assert lab.page.locator('[title="null"]').count() == 0
 
 
@@ -164,7 +164,7 @@ def test_a_bad_value_is_refused_beside_its_control(lab: LabPage) -> None:
     assert "group_size=40" in lab.python("print(tuner.to_code())")
 
 
-def test_code_shows_what_the_knobs_say_and_reset_turns_them_back(lab: LabPage) -> None:
+def test_code_shows_current_settings_and_reset_restores_defaults(lab: LabPage) -> None:
     _button(lab, "Code").click()
     code = lab.page.get_by_text("group_size=40")
     code.wait_for()
@@ -207,7 +207,7 @@ def test_train_shows_epochs_as_they_come_and_stop_ends_all_processes(lab: LabPag
     lab.page.screenshot(path=screenshots / "tuner-trained.png")
 
 
-def test_nothing_left_this_machine_and_nothing_complained(lab: LabPage) -> None:
+def test_page_has_no_external_requests_and_no_errors(lab: LabPage) -> None:
     assert lab.elsewhere == [] and lab.errors == []
 
 

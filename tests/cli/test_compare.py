@@ -86,7 +86,7 @@ def test_every_system_with_every_model_on_every_graph(capsys, tmp_path):
     assert len({part["report"] for part in parts}) == 4
 
 
-def test_a_model_without_mini_batches_says_so_in_the_table(capsys, tmp_path):
+def test_model_without_mini_batches_is_reported_as_skipped_with_a_reason(capsys, tmp_path):
     words = ["compare", "--systems", "vanilla", "--model", "sgc", "--mini-batch", "--out", str(tmp_path)]
     cli.main(words)
     said = capsys.readouterr().out

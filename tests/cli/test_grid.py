@@ -50,7 +50,7 @@ def test_the_systems_of_a_grid():
         (" , ", "systems must name at least one system, got none"),
     ],
 )
-def test_a_mistake_says_what_there_is(line, text):
+def test_error_for_invalid_system_spec_lists_the_valid_choices(line, text):
     with pytest.raises(ValueError, match=text):
         systems_in(line)
 

@@ -19,13 +19,13 @@ from tests.cases import each
 from tests.slow_down import HANG_S
 
 
-def test_the_kept_help_is_what_models_and_systems_say() -> None:
+def test_stored_help_equals_the_live_help_of_models_and_systems() -> None:
     assert kept_help.stored_sections() == kept_help.live_sections(), (
         'write it again: python -c "from gnnqlab.cli import kept_help; kept_help.write()"'
     )
 
 
-def test_no_help_imports_torch_and_all_say_what_they_take() -> None:
+def test_help_of_every_command_lists_options_without_importing_torch() -> None:
     program = (
         "import sys; from gnnqlab import cli\n"
         "for command in sys.argv[1:]:\n"
@@ -62,7 +62,7 @@ def test_help_lists_the_options_of_the_chosen_model_and_system(
     assert ("gat: " in shown) == (words == ["--help-all"]), "a name is needed only for several models"
 
 
-def test_every_variable_that_is_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_environment_variable_is_in_help_and_documentation(capsys: pytest.CaptureFixture[str]) -> None:
     package = Path(cli.__file__).parents[1]
     reads = re.compile(r"environ(?:\.get\(|\[)\s*[\"'](GNNQLAB_\w+)|^ROOT_VARIABLE = \"(GNNQLAB_\w+)\"", re.MULTILINE)
     read = {found[1] or found[2] for file in package.rglob("*.py") for found in reads.finditer(file.read_text())}
@@ -103,7 +103,9 @@ def test_another_shell_is_refused(shell: str, capsys: pytest.CaptureFixture[str]
     assert end.value.code == 2 and "shell must be one of ('bash', 'zsh', 'tcsh'), got 'fish'" in capsys.readouterr().err
 
 
-def test_the_notebooks_are_copied_and_changed_ones_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notebooks_are_copied_and_changed_ones_need_overwrite(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "course"
     cli.main(["notebooks", str(folder), "--json"])
     books = json.loads(capsys.readouterr().out)["notebooks"]

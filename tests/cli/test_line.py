@@ -100,13 +100,13 @@ def test_lists_come_as_tables_and_as_json(name, capsys, tmp_path, monkeypatch):
     assert isinstance(rows, list)
 
 
-def test_doctor_says_what_a_wrong_choice_of_kernels_is(capsys, monkeypatch):
+def test_doctor_reports_an_invalid_kernels_variable(capsys, monkeypatch):
     monkeypatch.setenv("GNNQLAB_KERNELS", "foo")
     cli.main(["doctor"])
     assert "GNNQLAB_KERNELS must be native or reference, got 'foo'; unset it" in capsys.readouterr().out
 
 
-def test_doctor_goes_on_where_the_instruction_set_is_unknown(capsys, monkeypatch):
+def test_doctor_continues_when_the_instruction_set_is_invalid(capsys, monkeypatch):
     monkeypatch.setenv("GNNQLAB_ISA", "sse9")
     with native.use(None):
         native._default_isa.cache_clear()
@@ -123,7 +123,7 @@ def test_doctor_goes_on_where_the_instruction_set_is_unknown(capsys, monkeypatch
         (["runs", "--json", "--delete", "gone"], 2, "got 'gone'"),
     ],
 )
-def test_a_program_that_asked_for_json_reads_the_mistake_too(words, code, text, capsys, tmp_path, monkeypatch):
+def test_json_output_contains_the_error_and_exit_code(words, code, text, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path))
     with pytest.raises(SystemExit) as end:
         cli.main(words)

@@ -62,7 +62,7 @@ def test_a_listing_survives_its_neighbours(tmp_path: Path, capsys: pytest.Captur
     assert gq.launch.cleanup(tmp_path) == []
 
 
-def test_reading_a_run_imports_nothing_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_a_run_does_not_import_user_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = with_own_part(tmp_path)
     (tmp_path / f"{MODULE}.py").write_text("raise AssertionError('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -80,7 +80,7 @@ def test_it_is_understood_wherever_a_model_is_named(own: str) -> None:
     assert len(bounds.frame) > 0
 
 
-def test_the_line_that_repeats_a_run_says_where_it_is(own: str, made_by: MadeBy) -> None:
+def test_command_that_repeats_a_run_names_the_module_of_the_model(own: str, made_by: MadeBy) -> None:
     sys.path.insert(0, os.getcwd())
     own_models = {"times_wider": {"factor": 3}, "plain": {}, "at_the_end": {}}
     for model, settings in ((f"{own}:{name}", settings) for name, settings in own_models.items()):
@@ -90,7 +90,7 @@ def test_the_line_that_repeats_a_run_says_where_it_is(own: str, made_by: MadeBy)
         assert made_by(line) == config
 
 
-def test_there_is_no_line_for_what_only_this_process_knows(own: str) -> None:
+def test_model_registered_only_in_this_process_has_no_command(own: str) -> None:
     sys.path.insert(0, os.getcwd())
     module = __import__(own)
     # by hand: in another process its default would be another norm
@@ -104,7 +104,7 @@ def test_there_is_no_line_for_what_only_this_process_knows(own: str) -> None:
     assert word_for("of-a-cell") is None and word_for("gat") == "gat"
 
 
-def test_what_was_only_named_may_still_be_registered(own: str) -> None:
+def test_model_referenced_by_module_path_can_be_registered_later(own: str) -> None:
     sys.path.insert(0, os.getcwd())
     assert gq.configure("digits", model=f"{own}:plain").model.norm == "layer"
     module = sys.modules[own]
@@ -127,7 +127,7 @@ def test_what_was_only_named_may_still_be_registered(own: str) -> None:
         ("{own}:gcn", "ValueError: a model's name must be new, 'gcn' is registered already"),
     ],
 )
-def test_what_cannot_be_had_is_one_line(
+def test_unloadable_model_exits_with_a_one_line_error(
     own: str, tmp_path: Path, model: str, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "torn.py").write_text("def gin(:")
@@ -145,7 +145,7 @@ def test_what_cannot_be_had_is_one_line(
         gq.configure("digits", model=model)
 
 
-def test_a_forgotten_value_is_said_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_option_without_a_value_reports_expected_one_argument(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["train", "--json", "--model"])
     said = capsys.readouterr()
@@ -160,7 +160,7 @@ def test_help_shows_its_options(own: str, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.slow
-def test_several_are_compared_and_one_goes_on(own: str, tmp_path: Path) -> None:
+def test_own_model_is_compared_with_gcn_and_its_run_resumed(own: str, tmp_path: Path) -> None:
     def said(*words: str) -> dict[str, Any]:
         gnnqlab = Path(sys.executable).with_name("gnnqlab")
         ended = subprocess.run([gnnqlab, *words, "--json"], capture_output=True, text=True, cwd=tmp_path)
@@ -177,7 +177,7 @@ def test_several_are_compared_and_one_goes_on(own: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_line_that_autotune_prints_trains_what_was_tuned(
+def test_command_printed_by_autotune_has_the_tuned_settings(
     own: str, tmp_path: Path, made_by: MadeBy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shape = ["--model", f"{own}:times_wider", "--factor", "3", "--layers", "2", "--hidden", "4"]

@@ -52,7 +52,7 @@ def registered(monkeypatch):
     del SYSTEMS["coarse-start"], MODELS["wide"], registry._KINDS["wide"]
 
 
-def test_python_json_and_the_command_line_know_it(made_by):
+def test_new_setting_round_trips_through_python_json_and_command_line(made_by):
     config = gq.configure("digits", system="coarse-start", coarse=4, model="wide", widening=3, biased=False, hidden=8)
     assert config.system.bits == gq.bits.Fixed(bits=4) and (config.model.widening, config.model.biased) == (3, False)
     value = json.loads(json.dumps(config.to_json()))
@@ -64,7 +64,7 @@ def test_python_json_and_the_command_line_know_it(made_by):
     assert made_by(line) == config
 
 
-def test_help_shows_it_with_who_takes_it(capsys):
+def test_help_lists_the_new_setting_with_its_system_or_model(capsys):
     for command in ("train", "compare"):
         with pytest.raises(SystemExit) as end:
             cli.main([command, "--help-all"])
@@ -76,7 +76,7 @@ def test_help_shows_it_with_who_takes_it(capsys):
         assert [said.index(f" {title} ") for title in titles] == sorted(said.index(f" {title} ") for title in titles)
 
 
-def test_who_has_it_not_refuses_it(capsys):
+def test_setting_of_another_system_or_model_is_rejected(capsys):
     for words, text in (
         (["--coarse-bits", "4"], "system 'vanilla' takes no settings, got ['coarse']"),
         (["--system", "coarse-start", "--coarse-bits", "5"], "bits must be one of (1, 2, 3, 4, 8, 16, 32), got 5"),

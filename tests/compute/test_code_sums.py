@@ -86,7 +86,7 @@ def test_packing_is_left_where_it_does_not_pay(backend: str, packings: list, mon
 
 
 @each("settings", [{}, {"bits": 5}, {"bits": "auto"}])
-def test_what_cannot_be_packed_is_refused(settings: dict) -> None:
+def test_packed_with_unsupported_bits_raises_value_error(settings: dict) -> None:
     with pytest.raises(ValueError, match=r"packed='always' needs bits among \(2, 3, 4\)"):
         Int8Products(packed="always", **settings)
     with pytest.raises(ValueError, match="packed must be one of"):

@@ -158,7 +158,7 @@ def test_layer_norm_is_off_by_no_more_than_its_rounding() -> None:
     torch.testing.assert_close(of_bias, dy.sum(0))
 
 
-def test_what_is_shared_is_kept_once_and_raw_features_not_at_all() -> None:
+def test_shared_rows_are_saved_once_and_raw_features_are_not_copied() -> None:
     products, x, raw = ExactActivations().build(), _random(6, 4), _random(6, 4, seed=1)
     _open(products, 6, raw_features=raw)
     first = products.saved(x)
@@ -172,7 +172,7 @@ def test_what_is_shared_is_kept_once_and_raw_features_not_at_all() -> None:
     assert products.saved(x).counter == first.counter, "positions of a pass are counted from its beginning"
 
 
-def test_what_is_kept_has_noise_of_its_own() -> None:
+def test_every_saved_tensor_and_epoch_has_independent_noise() -> None:
     products, x = ExactActivations(bits=1).build(), _random(6, 40)
     _open(products, 6)
     first, second = products.saved(x).dense(), products.saved(x.clone()).dense()
@@ -180,7 +180,7 @@ def test_what_is_kept_has_noise_of_its_own() -> None:
     assert not torch.equal(first, second) and not torch.equal(first, products.saved(x).dense())
 
 
-def test_outside_training_nothing_is_in_codes() -> None:
+def test_outside_training_no_rows_are_saved_as_codes() -> None:
     products, x, weight = ExactActivations().build(), _random(6, 4), _random(4, 2, seed=1).requires_grad_()
     for begin in (products.begin, lambda: _open(products, 6, training=False)):
         begin()
@@ -194,7 +194,7 @@ def test_outside_training_nothing_is_in_codes() -> None:
     assert products._saves == 0
 
 
-def test_refuses_what_it_cannot_honour() -> None:
+def test_float64_rows_and_invalid_settings_raise_value_error() -> None:
     products = ExactActivations().build()
     _open(products, 6)
     with pytest.raises(ValueError, match=r"float32 rows as codes, got torch.float64; choose compute float32"):

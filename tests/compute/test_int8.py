@@ -158,7 +158,7 @@ def test_a_halo_row_has_its_owners_codes() -> None:
     assert not torch.equal(products.halo(x[rows], own, rows).codes, halo.codes)
 
 
-def test_operands_are_quantized_once_and_kept_as_codes(adjacency: Adjacency) -> None:
+def test_operands_are_quantized_once_and_saved_as_codes(adjacency: Adjacency) -> None:
     """Three products of x and y: six uses forward, backward once more; each tensor is quantized once."""
     products, x = _products(), _random(NODES, COLUMNS).requires_grad_()
     weight = _random(COLUMNS, COLUMNS, seed=1).requires_grad_()
@@ -210,7 +210,7 @@ def test_zero_rows_and_wide_sums() -> None:
     assert torch.equal(products.linear(wide, torch.ones(70_000, 1)), torch.full((2, 1), 70_000.0))
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_settings_and_non_finite_rows_raise_errors() -> None:
     for settings, text in (
         ({"bits": 1}, "bits must be one of"),
         ({"scale": "column"}, "scale must be one of"),
@@ -222,7 +222,7 @@ def test_what_cannot_be_is_refused() -> None:
         QuantizedProducts().linear(torch.tensor([[1.0], [torch.inf]]), torch.ones(1, 1))
 
 
-def test_the_scale_of_what_a_product_made_is_told_by_the_product(monkeypatch) -> None:
+def test_product_stores_the_scale_of_its_result_for_quantization(monkeypatch) -> None:
     x, weight = _random(NODES, COLUMNS), _random(COLUMNS, 12, seed=1)
     looks = []
 
@@ -247,7 +247,7 @@ def test_the_scale_of_what_a_product_made_is_told_by_the_product(monkeypatch) ->
     assert (NODES, 12) not in looks
 
 
-def test_a_row_that_is_not_finite_is_found_though_the_product_told_its_scale() -> None:
+def test_non_finite_row_is_detected_when_the_product_stored_its_scale() -> None:
     products, x = _products(scale="tensor"), _random(NODES, COLUMNS)
     product = products.linear(x, _random(COLUMNS, 12, seed=1))
     products._largest.store(product, torch.tensor(torch.nan))

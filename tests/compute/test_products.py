@@ -223,7 +223,7 @@ def test_autograd_keeps_the_operand_and_not_the_rows(adjacency: Adjacency) -> No
         y.sum().backward()
 
 
-def test_operands_of_many_tensors_are_kept_and_come_back(adjacency: Adjacency) -> None:
+def test_operands_of_several_tensors_are_prepared_once_and_reused(adjacency: Adjacency) -> None:
     products = Int8Rows().build()
     x, weight = _random(NODES, COLUMNS), _random(COLUMNS, 4, seed=1)
     y, dx, dw = _with_gradients(lambda *each: products.linear(*each), x, weight)
@@ -237,7 +237,7 @@ def test_operands_of_many_tensors_are_kept_and_come_back(adjacency: Adjacency) -
     assert ((summed - sparse.spmm(adjacency, x)).abs() <= bound * 1.001 + 1e-6).all()
 
 
-def test_exact_products_round_nothing() -> None:
+def test_exact_products_equal_float32_products() -> None:
     products, x, weight = BFloat16Rows().build(), _random(9, 4), _random(4, 2, seed=1)
     assert torch.equal(products.exact.linear(x, weight), x @ weight)
     assert not torch.equal(products.linear(x, weight), x @ weight)

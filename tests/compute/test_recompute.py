@@ -39,7 +39,7 @@ SHAPES = [
 
 
 @each("shape", SHAPES)
-def test_losses_and_weights_are_those_of_everything_kept(shape):
+def test_recompute_gives_the_losses_and_weights_of_saved_activations(shape):
     graph = random_graph()
     shape = ModelSettings(**{"layers": 4, "hidden": 8, "dropout": 0.3, "input_dropout": 0.3, **shape})
     found = {}
@@ -57,7 +57,7 @@ SYSTEMS = ("vanilla", "fixed-bits", "pipegcn", "bns-gcn", "cdfgnn", "cagnet", "s
 
 
 @each("name", ["gcn", "graphsage", "gcnii", "jknet"])
-def test_one_worker_sums_again_what_no_other_has(name):
+def test_one_worker_with_full_recompute_saves_memory_at_equal_losses(name):
     graph, shape = random_graph(), ModelSettings(name=name, layers=3, hidden=16)
     system = make_system("vanilla")
     found = {}
@@ -72,7 +72,7 @@ def test_one_worker_sums_again_what_no_other_has(name):
 
 
 @each(("name", "model"), [*((name, "graphsage") for name in SYSTEMS), ("vanilla", "gat"), ("fixed-bits", "gcnii")])
-def test_workers_send_what_they_sent_and_learn_the_same(name, model):
+def test_selective_recompute_does_not_change_messages_losses_or_weights(name, model):
     graph, shape = random_graph(), ModelSettings(name=model, layers=3, hidden=8)
     system = make_system(name)
     if name in ("vanilla", "fixed-bits"):
@@ -111,7 +111,7 @@ def test_sums_are_the_same_for_two_workers():
     assert found["selective"] < found["none"] - 0.9
 
 
-def test_a_tensor_with_a_recipe_is_not_kept():
+def test_registered_tensor_is_recomputed_and_not_saved():
     x, w = torch.randn(50, 8), torch.randn(8, 8, requires_grad=True)
     kept: list[Tensor] = []
     with RecomputeContext("selective", kept.append) as remakes:
@@ -126,7 +126,7 @@ def test_a_tensor_with_a_recipe_is_not_kept():
     assert torch.equal(ours, w.grad)
 
 
-def test_what_was_written_over_is_refused_or_kept_as_it_is_now():
+def test_overwritten_result_is_saved_and_overwritten_input_raises():
     x, w = torch.ones(4, 3), torch.ones(3, 3, requires_grad=True)
     with RecomputeContext("selective") as remakes:
         y = x @ w
@@ -169,7 +169,7 @@ def test_other_keeps_are_refused():
         RecomputeContext("none")
 
 
-def test_what_cannot_be_honoured_is_refused():
+def test_impossible_recompute_settings_raise_value_error():
     less = TrainSettings(recompute="selective")
     with pytest.raises(ValueError, match="recompute 'selective' recomputes float32 products, got compute Int8"):
         RunConfig(graph="digits", system=replace(vanilla(), compute=Int8Products()), train=less)

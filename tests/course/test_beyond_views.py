@@ -50,7 +50,7 @@ def test_counts_are_drawn_as_they_are():
         views.draw_cut_costs({})
 
 
-def test_predicted_stands_beside_measured(monkeypatch):
+def test_predicted_epochs_are_compared_with_measured_epochs(monkeypatch):
     seen = {0.5: 0.5, 0.1: 0.1}
     monkeypatch.setattr(
         views, "read_epoch_time", lambda run, quantile: SimpleNamespace(epoch_s=seen[run.records["epoch_s"].iloc[-1]])
@@ -89,7 +89,7 @@ def test_gains_are_factors_over_the_same_place():
         views.gains({"1gbit": FOUND[FOUND["system"] == "adaqp"]})
 
 
-def test_beyond_what_was_counted_the_ring_alone_grows():
+def test_extrapolated_epochs_grow_only_by_the_ring_reduction():
     told = views.extrapolate_epochs(FOUND, workers=101, gradient_bytes=1010.0, bytes_per_s=1e4, latency_s=0.001)
     assert told["all_but_reduce_s"].tolist() == pytest.approx([0.18, 0.18])
     assert told["reduce_s"].tolist() == pytest.approx([2 * 100 / 101 * 0.101 + 0.2] * 2)

@@ -28,7 +28,7 @@ def test_the_slider_moves_the_mark_to_each_epsilon() -> None:
     assert not {trace.line.color for trace in figure.data} & layers, "these colours are for layers in the other figure"
 
 
-def test_the_bound_says_whether_it_held() -> None:
+def test_caption_of_the_bound_states_if_the_bound_holds() -> None:
     found = pd.DataFrame({"epoch": [0, 1], "mean_square": [1.0, 1.0], "bound": [2.0, 0.5], "printed": 0.4,
                           "error_square": [0.0, 0.1]})  # fmt: skip
     assert "does not hold" in draw_bound(found).figure.layout.meta["caption"]

@@ -42,7 +42,7 @@ def _choices() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["epoch", "direction", "layer", "bits", "peak", "ratio", "rotated"])
 
 
-def test_choices_are_those_that_the_codec_makes_and_says_in_its_messages() -> None:
+def test_displayed_choices_equal_those_encoded_in_the_messages() -> None:
     graph, shape = gq.load("sbm:120,3,8"), ModelSettings(layers=2, hidden=48, dropout=0.0)
     recipe = replace(gq.systems.vanilla(), partition=gq.partitioners.Random())
     found = codes_chosen(graph, model=shape, epochs=(0, 3), system=recipe)
@@ -154,7 +154,7 @@ def test_panels_and_slider_hold_the_epoch_they_name() -> None:
         draw_codecs(frame, start=3)
 
 
-def test_the_cheapest_fits_the_bytes_of_what_it_is_held_against() -> None:
+def test_cheapest_codec_fits_the_bytes_of_the_baseline() -> None:
     one = _frame().query("epoch == 0")
     assert cheapest_codec(one) == {
         ("forward", 0): "min-max in 2", ("forward", 1): "min-max in 2", ("backward", 1): "rotated in 2",

@@ -24,7 +24,7 @@ def test_every_known_difference_is_listed_once():
     assert set(MEASUREMENTS) <= set(names)
 
 
-def test_frame_says_what_was_measured():
+def test_frame_marks_measured_differences_and_their_effects():
     quick = errata(measure=False)
     assert not quick["measured"].any() and (quick["effect"] == "not measured").all()
     full = errata()
@@ -110,7 +110,7 @@ def test_half_a_code_is_one_too_many():
     assert 0.4 < found["outside"] < 0.6 and found["error"] > 1
 
 
-def test_rounded_logits_move_sums_beyond_what_rounded_rows_do():
+def test_quantized_logits_increase_the_error_by_less_than_a_factor_of_two():
     found = figures("TG-5")
     for bits in (8, 4):
         assert found[f"exact_{bits}"] < found[f"codes_{bits}"] < 2 * found[f"exact_{bits}"]
@@ -133,7 +133,7 @@ def test_every_paper_has_a_colour_and_each_slip_its_place() -> None:
     assert {note.y: note.text for note in figure.layout.annotations if note.y in found.index} == found["what"].to_dict()
 
 
-def test_the_variance_stands_between_its_average_and_its_worst_case() -> None:
+def test_variance_shares_lie_between_the_average_and_worst_case() -> None:
     shares = views.variance_shares()
     assert (shares < 1.5).all(axis=None) and (shares["after ReLU"] < 0.55).all() and shares.loc[1, "N(0, 1)"] > 1.2
     heights = {trace.name: list(trace.y) for trace in views.draw_variance(shares).figure.data}
@@ -148,7 +148,7 @@ def test_both_signs_of_the_descent_rate() -> None:
 
 
 @pytest.mark.parametrize("draw", [views.draw_factors, views.draw_variance, views.draw_descent])
-def test_nothing_to_draw_is_said(draw: Callable) -> None:
+def test_drawing_an_empty_frame_raises_value_error(draw: Callable) -> None:
     whole = {views.draw_factors: views.factors, views.draw_variance: views.variance_shares}
     frame = whole.get(draw, lambda: views.descent([1.0, 0.5]))()
     with pytest.raises(ValueError, match="are needed, got none"):

@@ -87,7 +87,7 @@ def test_nearest_errs_by_half_a_step_and_always_alike(small_message: RealMessage
     assert torch.equal(decoded[0], decoded[2])
 
 
-def test_a_symmetric_code_stands_on_one_ruler_with_zero_on_it(small_message: RealMessage) -> None:
+def test_symmetric_codes_are_multiples_of_one_step_and_need_two_bits(small_message: RealMessage) -> None:
     decoded = decode_by_rule("symmetric", small_message, 4, 2)
     codes = decoded / (small_message.rows.abs().max() / 7)
     assert torch.allclose(codes, codes.round(), atol=1e-4) and codes.abs().max() <= 7.001

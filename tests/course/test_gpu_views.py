@@ -57,21 +57,21 @@ def nothing(tmp_path):
     return bench_results(tmp_path)
 
 
-def test_what_was_measured_and_where(results) -> None:
+def test_measurements_are_listed_with_device_and_command(results) -> None:
     table = list_measurements(results)
     assert table["rows"].to_dict() == {"gpu-kernels": 3, "gpu-train": 4, "gpu-overlap": 16}
     assert set(table["device"]) == {DEVICE} and set(table["command"]) == {"make gpu"}
 
 
 @each("draw", [draw_kernels, draw_training, draw_overlap])
-def test_where_nothing_was_measured_it_says_so(nothing, draw) -> None:
+def test_charts_without_measurements_are_a_notice(nothing, draw) -> None:
     notice = draw(nothing)
     assert isinstance(notice, Notice) and "Not measured on a GPU yet" in notice.text and "make gpu" in notice.text
     assert notice._repr_mimebundle_()["text/html"].startswith("<p>")
     assert list_measurements(nothing)["rows"].sum() == 0
 
 
-def test_kernels_stand_beside_their_goals(results) -> None:
+def test_kernel_bars_are_drawn_with_their_goals(results) -> None:
     bundle = draw_kernels(results)
     bars = {bar.name: bar for bar in bundle.figure.data}
     assert list(bars) == ["codec", "sums", "goal"]
@@ -81,7 +81,7 @@ def test_kernels_stand_beside_their_goals(results) -> None:
     assert "1 of 2 goals reached; missed: float32 rows, weighted, 200 k nodes 1.10 of 1.2" in caption
 
 
-def test_training_has_a_bar_a_run_and_counts_what_failed(results) -> None:
+def test_training_chart_has_one_bar_per_run_and_counts_failed_runs(results) -> None:
     bundle = draw_training(results)
     drawn = {(bar.name, name): value for bar in bundle.figure.data for name, value in zip(bar.x, bar.y)}
     assert drawn == {

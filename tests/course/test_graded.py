@@ -40,13 +40,13 @@ def test_one_width_is_not_better_than_itself(capsys: pytest.CaptureFixture[str])
     assert "1.00 times less noise; the goal is 1.2 times less" in capsys.readouterr().out
 
 
-def test_more_noise_is_said_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+def test_grade_of_a_noisier_policy_reports_the_noise_factor(capsys: pytest.CaptureFixture[str]) -> None:
     assert not grade_policy(gq.bits.Fixed(bits=1), graph=GRAPH)
     said = capsys.readouterr().out
     assert float(said.split("), ")[1].split(" times as much noise")[0]) > 1
 
 
-def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_grading_none_or_a_class_explains_the_missing_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert not grade_policy(None) and not grade_codec(None, 2)
     assert capsys.readouterr().out.count("in place of None and run the cell again.") == 2
     assert not grade_policy(gq.bits.Fixed) and not grade_codec(gq.codecs.Spikes, 2)  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "a policy is a value, Fixed(), got the class Fixed." in said and "Spikes()" in said
 
 
-def test_a_row_may_not_be_longer_than_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_codec_row_longer_than_the_limit_fails_the_grade(capsys: pytest.CaptureFixture[str]) -> None:
     assert gq.codecs.Stochastic().layout(2, 1, 64).num_bytes == 24
     assert not grade_codec(gq.codecs.Stochastic(), 2, most=23)
     assert "a row of 64 elements takes 24 bytes, and 23 are allowed" in capsys.readouterr().out

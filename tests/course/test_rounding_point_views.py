@@ -54,7 +54,7 @@ def test_shares_are_of_each_seed_and_leave_the_whole_out() -> None:
     assert bundle.frame["variance / squared gradient"].tolist() == [7.5] * 4
 
 
-def test_gains_are_thousandths_and_nothing_is_where_they_begin() -> None:
+def test_gains_are_thousandths_relative_to_every_point_quantized() -> None:
     lines = [(0, "nothing", 0.040, 0.0), (0, "forward 0", 0.038, 0.002), (1, "forward 0", 0.036, 0.004)]
     bundle = draw_gains(pd.DataFrame(lines, columns=["seed", "exact", "loss", "gained"]))
     each, mean = bundle.figure.data
@@ -78,7 +78,7 @@ def test_runs_are_held_against_one_and_bytes_are_of_all_workers() -> None:
         draw_since(runs, 1, beside="other")  # type: ignore[arg-type]
 
 
-def test_a_price_stands_beside_what_it_buys() -> None:
+def test_price_table_has_extra_bytes_and_share_of_variance() -> None:
     columns = {"kB in codes": [2.0, 2.0], "kB exact": [16.0, 8.0], "times": [4.5, 2.5]}
     sent = pd.DataFrame(columns, index=["forward 0", "backward 0"])
     found = price_table(NOISE, sent, 60)

@@ -26,14 +26,14 @@ def test_each_is_held_against_vanilla_with_the_same_services() -> None:
     assert verdict(found, services=False).attrs["points"].isna().all().all()
 
 
-def test_cells_say_what_the_table_says() -> None:
+def test_cells_show_the_speed_ups_and_points_of_the_table() -> None:
     [cells] = draw_verdict(verdict(_rows(["vanilla", "adaqp"], [3.0, 2.0], [0.0, 2.0]), services=False)).figure.data
     assert cells.text[1][0] == "1.50 ×<br>+2.0" and cells.text[0][0] == "1.00 ×"
     with pytest.raises(ValueError, match="got none; keep them with --keep systems"):
         verdict(_rows(["adaqp"], [1.0], [0.0]))
 
 
-def test_the_kept_table_has_every_case() -> None:
+def test_stored_table_has_every_case() -> None:
     table = verdict(gq.results.bench_results())
     assert table.shape[1] >= 5 and table.notna().all().all() and (table.loc["vanilla"] == 1.0).all()
 
@@ -49,7 +49,7 @@ def _run(workers: int) -> Any:
     return SimpleNamespace(records=records, memory=memory, config=SimpleNamespace(workers=workers))
 
 
-def test_what_runs_sent_and_held_is_that_of_their_last_epoch() -> None:
+def test_bytes_and_memory_of_runs_are_those_of_the_last_epoch() -> None:
     measured = measure_runs(cast("Any", {"SAR": _run(2), "SAR | four": _run(4)}))
     assert measured["system"].tolist() == ["SAR", "SAR"] and measured["workers"].tolist() == [2, 4]
     assert measured["bytes"].tolist() == [10.0, 10.0] and measured["memory_bytes"].tolist() == [5.0, 5.0]
@@ -66,7 +66,7 @@ def test_lines_are_found_and_open_marks_measured() -> None:
         draw_scale(FOUND.iloc[:0])
 
 
-def test_what_is_held_is_stacked_by_purpose_and_the_frame_has_the_most_of_each() -> None:
+def test_memory_is_stacked_by_purpose_and_the_frame_has_peak_bytes() -> None:
     columns = ["epoch", "rank", "purpose", "bytes", "peak_bytes"]
     lines = [(1, 0, "rows", 4e6, 5e6), (1, 0, "halo", 1e6, 3e6), (1, 1, "rows", 2e6, 9e6), (1, 1, "halo", 2e6, 2e6)]
     run = SimpleNamespace(memory=pd.DataFrame(lines, columns=columns))

@@ -30,7 +30,7 @@ def _descent(step: float = 0.1) -> ConvergenceCheck:
 
 
 @each("dark", [False, True])
-def test_the_bound_stands_over_what_is_measured(dark: bool) -> None:
+def test_bound_is_drawn_with_the_measured_variance(dark: bool) -> None:
     shown = bound_chart(_check(), dark=dark)
     by_name = {trace.name: list(trace.y) for trace in shown.figure.data}
     assert by_name["bound of Theorem 3, D S²/6"] == [0.5, 1.5, 2.0]
@@ -48,7 +48,7 @@ def test_every_quantity_has_a_look_of_its_own() -> None:
     assert len(set(looks)) == 4 and len({symbol for _, symbol in looks}) == 4
 
 
-def test_by_width_the_widths_stand_in_order() -> None:
+def test_bounds_by_width_are_sorted_by_bit_width() -> None:
     shown = bounds_by_width({8: _check(0.01), 2: _check()})
     assert shown.frame.index.tolist() == [2, 8]
     assert shown.frame["measured"].tolist() == [1.0, 0.01]

@@ -10,11 +10,11 @@ import pytest
 from docs.site.moving_picture import PICTURE, draw, panels
 
 
-def test_picture_is_what_the_command_draws() -> None:
+def test_committed_picture_equals_the_generated_one() -> None:
     assert draw(panels()) == PICTURE.read_text(encoding="utf-8"), "run python -m docs.site.moving_picture"
 
 
-def test_picture_is_small_and_loads_nothing() -> None:
+def test_picture_is_small_and_has_no_external_resources() -> None:
     text = PICTURE.read_text(encoding="utf-8")
     assert len(text) < 2_000_000
     root = ElementTree.fromstring(text)

@@ -60,7 +60,7 @@ def foreign(addresses: list[str]) -> list[str]:
     return [each for each in addresses if urlsplit(each).scheme not in ("", "data") or each.startswith("//")]
 
 
-def test_what_is_loaded_from_elsewhere_is_seen() -> None:
+def test_external_resources_of_a_page_are_detected() -> None:
     text = (
         '<link rel="stylesheet" href="//a.org/x.css"><script src="https://b.org/x.js"></script>'
         "<style>@import 'https://c.org/x.css'; p { background: url(https://d.org/x.png) }</style>"
@@ -106,7 +106,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_site
 @pytest.mark.slow
-def test_the_site_is_whole_and_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_site_is_complete_and_has_no_external_resources_or_broken_links(site: Path) -> None:
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
     styles = {path: in_style(path.read_text(encoding="utf-8")) for path in site.rglob("*.css")}
     loads = {path: page.loads for path, page in pages.items()} | styles

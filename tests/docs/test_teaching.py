@@ -38,7 +38,7 @@ def test_ninety_minutes_are_ninety_and_name_notebooks_as_they_name_themselves() 
         assert f"# {title.removeprefix('0')}" in first, title
 
 
-def test_what_is_handed_in_can_be_checked() -> None:
+def test_assignments_name_existing_exercises_and_graders() -> None:
     text = PAGE.read_text(encoding="utf-8")
     named = set(re.findall(r"`(\d\d\.\w+)`", text))
     assert len(named) > 20 and named <= set(EXERCISES)

@@ -105,7 +105,7 @@ def test_it_is_the_dense_training_that_skips_the_same_rows(rule):
         assert sum(result[index]["rows"][1] for result in results) == held.offered
 
 
-def test_both_ends_hold_the_same_bit_for_bit_whatever_the_codec():
+def test_sender_and_receiver_caches_are_bit_identical_for_every_codec():
     graph = random_graph(features=20)
     owner = Random(seed=1).assign(graph, WORKERS)
     systems = [

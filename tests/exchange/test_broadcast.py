@@ -245,12 +245,12 @@ REFUSED = [
 
 
 @each(("axes", "text"), REFUSED)
-def test_impossible_company_is_refused(axes, text):
+def test_incompatible_components_raise_value_error(axes, text):
     with pytest.raises(ValueError, match=text):
         replace(cagnet(), **axes)
 
 
-def test_what_cannot_be_is_refused_with_a_way_out():
+def test_impossible_settings_raise_errors_that_suggest_alternatives():
     with pytest.raises(ValueError, match=r"cache StaleBlocks cannot work .*choose exchange Broadcast\(\)"):
         replace(make_system("vanilla"), cache=gq.caches.StaleBlocks())
     with pytest.raises(ValueError, match="multiple of the squared replication, 4, got 6; choose other workers"):

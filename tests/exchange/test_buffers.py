@@ -33,7 +33,7 @@ def workers_of(schedule, shape=SHAPE) -> ThreadedWorkers:
     return ThreadedWorkers(graph, cut, system, shape, TrainSettings(seed=5), as_launched=True)
 
 
-def test_two_workers_hold_what_one_does_and_one_exchange():
+def test_two_workers_hold_the_memory_of_one_plus_one_exchange():
     """For any number of layers: halo rows of each width, and the bytes of the messages of one aggregation."""
     graph, found = random_graph(nodes=120, edges=480, features=SHAPE.hidden), workers_of(Overlapped())
     found.step(0)
@@ -72,7 +72,7 @@ def test_gradients_are_sent_from_where_they_lie_unless_they_outlive_their_step(s
 
 
 @each("model", ["gcn", "gat"])
-def test_what_is_sent_from_where_it_lies_is_the_same_training(model, monkeypatch):
+def test_sending_without_a_copy_gives_bit_identical_training(model, monkeypatch):
     """Equal to the bit: the bytes are the same, only the copy is not made."""
     shape, passes = replace(SHAPE, name=model), []
     for _ in range(2):

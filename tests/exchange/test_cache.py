@@ -34,7 +34,7 @@ WORKERS = 3
 # --- Exchange keys ---
 
 
-def test_places_come_back_whatever_they_are():
+def test_encode_then_decode_row_index_returns_the_positions():
     generator = torch.Generator().manual_seed(0)
     for num_rows in (0, 1, 2, 254, 255, 256, 511, 3000):
         for share in (0.0, 0.001, 0.1, 0.5, 1.0):
@@ -48,12 +48,12 @@ def test_places_come_back_whatever_they_are():
 
 
 @pytest.mark.parametrize("places", [[2999], [0], [255], [256, 2000, 2999]])
-def test_a_gap_of_any_length_is_told(places):
+def test_gaps_of_any_length_survive_the_row_index(places):
     found, _ = decode_row_index(encode_row_index(torch.tensor(places), 3000), 3000)
     assert found.tolist() == places
 
 
-def test_what_is_no_list_of_places_is_refused():
+def test_invalid_row_index_raises_value_error():
     told = encode_row_index(torch.tensor([1, 4]), 6)
     with pytest.raises(ValueError, match="at most its route's 1 rows, got 2 in"):
         decode_row_index(told, 1)
@@ -257,7 +257,7 @@ def drift_on_rank(rank, workers):
     return float((halo - expected).abs().max()), float(step)
 
 
-def test_nothing_is_held_where_there_is_no_cache():
+def test_channel_without_a_cache_selects_all_rows_of_its_route():
     shard = gq.partition(random_graph(), Random(), workers=2).shards[0]
     channel = ChannelFactory(transport=None).channel(ExchangeKey(0, "forward"), shard.plan("forward"))
     assert type(channel.selection) is AllRowsOfRoute
@@ -266,7 +266,7 @@ def test_nothing_is_held_where_there_is_no_cache():
 # --- Combinations ---
 
 
-def test_impossible_company_is_refused():
+def test_cache_with_incompatible_components_raises_value_error():
     with pytest.raises(ValueError, match=r"cache Unchanged cannot work .* choose schedule Synchronous\(\) or Overlap"):
         replace(vanilla(), cache=Unchanged(), schedule=Pipelined())
     with pytest.raises(ValueError, match=r"cache Unchanged cannot work .* choose sampler AllRows\(\)"):

@@ -62,7 +62,7 @@ def test_both_products_are_those_of_the_dense_matrix(alpha, p, backend):
                 assert_close(home, (dense.T @ gradient)[owned:][rows])
 
 
-def test_a_kept_matrix_has_the_edges_of_its_columns_only():
+def test_matrix_of_selected_columns_has_only_their_edges():
     graph = random_graph(80, 400)
     shard = build_shard(graph, Random(seed=1).assign(graph, 2), 0, 2)
     whole = Adjacency(shard.indptr, shard.indices, num_columns=shard.num_owned + shard.num_halo)
@@ -106,7 +106,7 @@ def halo_bytes(rank, workers, graph, owner, sampler):
     return exchange.boundary.halo_bytes, most * x.shape[1] * 4, shard.num_halo * x.shape[1] * 4
 
 
-def test_halo_buffers_have_the_rows_that_were_kept():
+def test_halo_buffers_have_the_size_of_the_sampled_rows():
     graph = random_graph(400, 1600)
     owner = Random(seed=1).assign(graph, 2)
     for held, kept, whole in run_ranks(halo_bytes, 2, graph, owner, BoundarySampling(p=0.1)):

@@ -179,12 +179,12 @@ def test_raw_features_travel_whole_where_they_are_summed_first_and_projected_wit
     check(replace(SAGE, input_dropout=0.4), Pipelined(), features=features)
 
 
-def test_without_dropout_nothing_travels_wider():
+def test_without_dropout_rows_are_sent_at_the_projected_width():
     for one in check(replace(GCN, dropout=0.0), Pipelined()):
         assert one["columns"][2, "forward"] == 4
 
 
-def test_the_reference_tells_a_mask_of_the_receiver_from_one_of_the_owner():
+def test_reference_losses_differ_between_receiver_and_owner_masks():
     graph = random_graph()
     owner = Random(seed=1).assign(graph, WORKERS)
     both = [ByHand(graph, owner, GCN, dropped_by=who) for who in ("receiver", "owner")]
@@ -220,7 +220,7 @@ def mutated(rank, workers, graph, owner, fault):
 
 
 @each("fault", ["no mask on halo rows", "no mask on gradients", "the owner's mask on gradients"])
-def test_a_planted_fault_is_seen(fault):
+def test_injected_mask_fault_fails_the_comparison(fault):
     graph = random_graph()
     owner = Random(seed=1).assign(graph, WORKERS)
     results = run_ranks(mutated, WORKERS, graph, owner, fault)
@@ -236,7 +236,7 @@ def every_system(rank, workers, graph, owner, systems, shape):
     return [train(rank, workers, graph, owner, shape, axes, epochs=3) for axes in systems]
 
 
-def test_a_cache_that_lets_nothing_move_is_vanilla():
+def test_cache_with_tolerance_0_trains_like_vanilla():
     """Tolerance 0 compares rows before the mask; the owner applies the mask to the sum of gradients."""
     graph = random_graph()
     owner = Random(seed=1).assign(graph, WORKERS)
@@ -246,7 +246,7 @@ def test_a_cache_that_lets_nothing_move_is_vanilla():
             agree(cached, list(zip(plain["losses"], plain["gradients"], strict=True)))
 
 
-def test_alone_there_is_nobody_to_keep_rows_of():
+def test_one_worker_with_stale_rows_or_a_cache_trains_like_vanilla():
     graph = random_graph()
     owner = torch.zeros(graph.num_nodes, dtype=torch.int64)
     stale = [{"schedule": Pipelined()}, {"cache": Unchanged()}]
@@ -271,7 +271,7 @@ def test_the_mask_of_a_sample_is_that_of_its_nodes():
         agree([always], list(zip(plain["losses"], plain["gradients"], strict=True)))
 
 
-def test_raw_features_may_travel_once_whatever_is_dropped_of_them():
+def test_raw_features_sent_once_train_the_same_under_input_dropout():
     """The worker that has them makes their masks, so no row of layer 0 has to be sent again."""
     graph = random_graph()
     owner = Random(seed=1).assign(graph, WORKERS)
@@ -316,7 +316,7 @@ def losses_and_masks(rank, workers, graph, owner, shape, schedule, apart):
 @pytest.mark.parametrize(
     ("name", "dropped_by"), [("gcn", "receiver"), ("graphsage", "owner"), ("gcnii", "receiver"), ("jknet", "owner")]
 )
-def test_kept_rows_are_dropped_in_the_pass_that_makes_them_to_the_bit(name, dropped_by):
+def test_fused_dropout_of_stored_rows_is_bit_identical_to_separate_passes(name, dropped_by):
     shape, graph = ModelSettings(name=name, layers=3, hidden=16, dropout=0.5), random_graph(features=12)
     owner = Random(seed=1).assign(graph, 2)
     schedule = Pipelined(dropped_by=dropped_by)

@@ -93,7 +93,7 @@ def test_bytes_are_those_of_the_formula_and_evaluation_counts_nowhere():
         assert (forward, backward, parameters) == (4 * COLUMNS * sent, 4 * COLUMNS * received, 0)
 
 
-def test_where_wires_round_only_what_is_fetched_each_time_is_coded():
+def test_only_rows_fetched_in_every_epoch_are_quantized():
     table = torch.randn(NODES, COLUMNS, generator=torch.Generator().manual_seed(0))
     pool = torch.tensor([4, 17, 3, 8])
 

@@ -61,7 +61,7 @@ def test_rows_of_this_epoch_are_refused_to_a_schedule_of_older_ones():
     assert run_ranks(refused, 2, graph, Random(seed=1).assign(graph, 2)) == [True, True]
 
 
-def test_one_process_extends_nothing():
+def test_extend_in_one_process_returns_the_same_tensor():
     graph = random_graph()
     assert LocalGraph(graph).open_pass(0, training=True).extend(graph.features) is graph.features
 
@@ -156,7 +156,7 @@ def test_overlapped_computes_before_it_waits():
     assert verbs_of(Overlapped()) == ["prepare", "post 0", "independent", "wait 0", "dependent 0"]
 
 
-def test_the_next_round_travels_while_one_is_used_unless_it_sends_what_that_makes():
+def test_next_round_is_posted_early_unless_it_depends_on_the_current_round():
     begin = ["prepare", "post 0", "independent", "wait 0"]
     assert verbs_of(Overlapped(), 2, False) == [*begin, "post 1", "dependent 0", "wait 1", "dependent 1"]
     assert verbs_of(Overlapped(), 2, True) == [*begin, "dependent 0", "post 1", "wait 1", "dependent 1"]

@@ -59,7 +59,7 @@ def _chosen(rank: int, workers: int, graph) -> dict:
 
 
 @pytest.mark.parametrize("workers", [2])
-def test_all_workers_choose_what_one_process_chooses(workers: int) -> None:
+def test_all_workers_choose_the_bit_width_of_one_process(workers: int) -> None:
     graph = random_graph(nodes=120, edges=600, features=24, seed=4)
     results, alone = run_ranks(_chosen, workers, graph), _chosen(0, 1, graph)
     for case, (before, bits, sums, _) in alone.items():
@@ -99,7 +99,7 @@ class _Bits:
     bits = 8
 
 
-def test_it_settles_once_and_goes_on_from_a_checkpoint() -> None:
+def test_bit_width_is_chosen_once_and_restored_from_a_checkpoint() -> None:
     choice = BitChoice(_Bits())
     told = {
         "elements": 10.0,

@@ -176,7 +176,7 @@ def test_bytes_follow_from_distinct_pairs_of_node_and_host(workers, name):
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_what_was_predicted_is_sent(name):
+def test_sent_bytes_equal_the_forecast(name):
     graph, shape_ = load(GRAPH), ModelSettings(name=name, **SHAPE)
     cut = EdgesAtRandom().cut(graph, 4)
     traced = trace(graph, shape_, SYSTEM, workers=4, epochs=3)
@@ -191,7 +191,7 @@ def test_what_was_predicted_is_sent(name):
         assert {channel.place.round for channel in channels} == {0, 1, 2, 3}
 
 
-def test_a_launched_run_is_told_its_hosts_and_writes_both_tiers_down(tmp_path):
+def test_launched_run_uses_its_hosts_and_records_traffic_of_both_tiers(tmp_path):
     setup = {"layers": 2, "hidden": 8, "workers": 4, "hosts": 2, "wire": "paced"}
     system = replace(vanilla(), partition=gq.partitioners.EBV(), exchange=Replicas(hierarchical=True))
     rounded = replace(system, codec=gq.codecs.Stochastic(), bits=gq.bits.Fixed(bits=4))
@@ -208,7 +208,7 @@ def test_a_launched_run_is_told_its_hosts_and_writes_both_tiers_down(tmp_path):
 # --- Refusals ---
 
 
-def test_what_cannot_meet_is_refused():
+def test_invalid_hosts_of_hierarchical_aggregation_raise_value_error():
     with pytest.raises(ValueError, match="hosts must be at least 1, got 0"):
         Replicas(hierarchical=True, hosts=0)
     with pytest.raises(ValueError, match="with hierarchical=False; choose hierarchical=True"):

@@ -167,7 +167,7 @@ REFUSED = [
 
 
 @each(("axes", "text"), REFUSED)
-def test_impossible_company_is_refused(axes, text):
+def test_incompatible_components_raise_value_error(axes, text):
     with pytest.raises(ValueError, match=text):
         replace(SYSTEM, **axes)
 

@@ -79,7 +79,7 @@ def pair_of_three() -> tuple[Graph, torch.Tensor]:
     return graph, torch.arange(6) // 3
 
 
-def test_no_row_of_a_small_pair_stays_at_home_for_good():
+def test_every_row_of_a_small_pair_is_sampled_in_some_epochs():
     """⌊0.1 · 3⌋ = 0 rows would never be sent; sampled one by one, each is sent at times and most messages are empty."""
     (graph, owner), epochs, p = pair_of_three(), 200, 0.1
     results = run_ranks(named_on_rank, 2, graph, owner, BoundarySampling(p=p), epochs)

@@ -139,7 +139,7 @@ def test_attention_of_nodes_that_lost_all_neighbours(attention):
     check(SHAPES["gat"], BoundarySampling(p=0.2, attention=attention), graph=graph)
 
 
-def test_kept_layer_0_is_not_sampled():
+def test_cached_input_features_are_not_sampled():
     check(SHAPES["gcn"], BoundarySampling(p=0.3), input_features="cache")
 
 
@@ -284,7 +284,7 @@ def extended(rank, workers, graph, owner, sampler):
     return y[shard.num_owned :].detach(), factor, graph.features[shard.halo]
 
 
-def test_what_needs_every_row_is_refused():
+def test_components_that_need_every_row_reject_boundary_sampling():
     sampler = BoundarySampling(p=0.5)
     with pytest.raises(ValueError, match="Assigned needs every boundary row in every epoch .it uses the statistics"):
         replace(gq.systems.adaqp(), sampler=sampler)

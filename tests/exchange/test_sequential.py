@@ -159,7 +159,7 @@ def resident(rank, workers, graph, owner, shape, schedule) -> list[int]:
 
 @each("depth", [0, 1])
 @each("model", ["graphsage", "gat"])
-def test_no_more_turns_are_held_than_were_asked_for(model, depth):
+def test_halo_rows_of_depth_plus_one_workers_are_in_memory_at_once(model, depth):
     graph = random_graph(isolated=4)
     owner = Random(seed=3).assign(graph, 4)
     for held in run_ranks(resident, 4, graph, owner, LAW[model], Sequential(depth=depth)):
@@ -188,7 +188,7 @@ def halo_at_peak(trainer) -> int:
     return ledger.peaks["halo"]
 
 
-def test_what_cannot_be_taken_in_turn_is_refused_by_name():
+def test_components_incompatible_with_sequential_raise_value_error():
     with pytest.raises(ValueError, match="cache Unchanged|cache stores the rows"):
         replace(sar(), cache=Unchanged())
     with pytest.raises(ValueError, match="Sequential needs every boundary row"):

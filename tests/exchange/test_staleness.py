@@ -104,7 +104,7 @@ def errors(results, index, graph, shape, settings, features):
 
 
 @each("case", ["weights", "weights, layer 0 once", "weights and features", "projected first"])
-def test_what_stops_changing_becomes_exact_layer_by_layer(case):
+def test_constant_rows_become_exact_after_one_epoch_per_exchange(case):
     """Each exchange whose rows changed adds one epoch: first the forward ones, one after another, then backward.
 
     Of L layers that aggregate first, raw features are the rows of layer 0; the same in all epochs, they are exact,
@@ -160,7 +160,7 @@ def ages_on_rank(rank, workers, graph, owner, shape, schedule, fresh):
 
 @each("name", ["gcn", "gat"])
 @each(("schedule", "fresh"), [(Pipelined(), ()), (AdaptivePipeline(), (3,))])
-def test_what_is_used_was_sent_exactly_one_epoch_before(name, schedule, fresh):
+def test_used_rows_were_sent_exactly_one_epoch_before(name, schedule, fresh):
     graph = random_graph(features=20)  # all layers project first, so that all send gradients back
     shape = ModelSettings(name=name, layers=2, hidden=8, dropout=0.0)
     for found in run_ranks(ages_on_rank, 3, graph, Random(seed=1).assign(graph, 3), shape, schedule, fresh):
@@ -203,7 +203,7 @@ def rows_of(graph):
     return torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
 
 
-def test_smoothing_by_nothing_is_no_smoothing():
+def test_smoothing_coefficient_zero_equals_no_smoothing():
     """γ = 0 omits the means; a γ that float32 cannot distinguish from 0 computes them with the same result."""
     graph = random_graph()
     owner, shape = Random(seed=1).assign(graph, 3), ModelSettings(layers=3, hidden=16, dropout=0.3)
@@ -260,7 +260,7 @@ class _Far(torch.autograd.Function):
         return home, None, None, None
 
 
-def test_attention_sees_rows_of_the_epoch_before():
+def test_pipelined_attention_uses_rows_of_the_previous_epoch():
     graph, shape = random_graph(), ModelSettings(name="gat", layers=3, hidden=16, dropout=0.3, heads=2)
     owner = Random(seed=1).assign(graph, 3)
     results = run_ranks(on_rank, 3, graph, owner, shape, Pipelined())

@@ -73,7 +73,7 @@ def recorded(rank, workers, graph, owner, schedule):
 
 
 @each("schedule", [Synchronous(), Overlapped()])
-def test_parts_stand_as_the_schedule_says(schedule):
+def test_timeline_parts_follow_the_order_of_the_schedule(schedule):
     graph = random_graph(seed=8)
     results = run_ranks(recorded, 2, graph, Random(seed=1).assign(graph, 2), schedule)
     posted = {}
@@ -118,7 +118,7 @@ def test_phases_pass_through_under_the_clocks_own_names():
     assert clock.take()["wait"] >= 0.001
 
 
-def test_what_belongs_to_no_layer_is_not_recorded():
+def test_spans_without_an_exchange_key_are_not_recorded():
     timeline = Timeline()
     timeline.begin()
     with timeline("wait"):

@@ -102,5 +102,5 @@ def test_an_aggregation_makes_few_calls_and_few_frames():
             assert len(way) <= MOST_FRAMES_TO_BYTES, way
 
 
-def test_what_makes_channels_is_small():
+def test_channel_factory_has_at_most_10_parameters():
     assert len(inspect.signature(ChannelFactory).parameters) <= 10

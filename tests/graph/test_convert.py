@@ -136,7 +136,7 @@ def test_pyg_edge_values_are_not_dropped_in_silence(key: str) -> None:
 
 
 @each("keys", [["edge_index", "edge_attr"], lambda: ["edge_index", "edge_attr"]])
-def test_pyg_says_itself_what_it_holds(keys: Any) -> None:
+def test_pyg_keys_are_read_as_a_property_or_a_method(keys: Any) -> None:
     """``Data.keys`` is a method, and was a property."""
     with pytest.raises(ValueError, match="got edge_attr"):
         from_pyg(pyg(keys=keys, edge_attr=torch.rand(4)))

@@ -38,7 +38,7 @@ def test_features_labels_and_split_are_those_of_from_edges() -> None:
     assert not (random.train_mask | random.val_mask | random.test_mask)[3]  # node 3 has no label
 
 
-def test_entries_are_weights_or_dropped_when_told() -> None:
+def test_scipy_entries_become_edge_weights_unless_drop_edge_data() -> None:
     weighted = sparse.csr_array(DENSE * 0.5)
     assert set(from_scipy(weighted, self_loops="remove").edge_weights.tolist()) == {0.5}
     bare = from_scipy(sparse.csr_array(DENSE)).content_hash

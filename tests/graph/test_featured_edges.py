@@ -86,12 +86,12 @@ def test_directions_and_parallel_edges_keep_their_own() -> None:
         (["a", "b", "c"], TypeError, "edge features must be numbers, got list that holds <U1"),
     ],
 )
-def test_what_is_refused(given: Any, error: type[Exception], text: str) -> None:
+def test_invalid_edge_features_raise_an_error(given: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         Graph.from_edges(SRC, DST, num_nodes=3, edge_features=given)
 
 
-def test_an_edge_kept_once_has_one_row() -> None:
+def test_merged_duplicate_edge_must_have_identical_features() -> None:
     text = r"kept once must have one row of features, got \[1, 2\] and \[1, 3\] for 1 -> 0; symmetrize=False keeps"
     with pytest.raises(ValueError, match=text):
         Graph.from_edges([0, 1], [1, 0], num_nodes=2, edge_features=[[1, 2], [1, 3]])
@@ -199,7 +199,7 @@ def test_tables_and_arrays(tmp_path: Path, suffix: str) -> None:
     assert gq.load(tmp_path / "graph.npz").content_hash == whole
 
 
-def test_names_that_nobody_has() -> None:
+def test_unknown_or_incomplete_edge_feature_names_raise_value_error() -> None:
     with pytest.raises(ValueError, match="must name values that edges have, each once, got 'length'; there are edge"):
         gq.load(pyg(edge_attr=torch.ones(3, 1)), edge_features="length")
     with pytest.raises(ValueError, match="each once, got 'edge_attr'"):

@@ -127,7 +127,7 @@ def test_real_graphs_of_dgl() -> None:
 
 @each(("given", "shown"), [([[0, 1]], "list"), (np.eye(3), "ndarray"), (torch.eye(3), "Tensor"), (None, "NoneType")])
 @each("verb", [load, gq.configure, gq.launch, gq.probe, gq.partition])
-def test_what_is_no_graph_is_refused_with_all_that_is(given: object, shown: str, verb: Any) -> None:
+def test_error_for_an_unsupported_graph_type_lists_accepted_types(given: object, shown: str, verb: Any) -> None:
     text = (
         f"a graph must be a gnnqlab.Graph, a name, a path, a dgl.DGLGraph, a PyG Data, a networkx graph or a square "
         f"scipy.sparse adjacency, got {shown}; arrays of edges go to gnnqlab.Graph.from_edges, pandas tables to "

@@ -57,7 +57,7 @@ def test_equal_degrees_do_not_make_a_graph_symmetric() -> None:
     assert circle.with_edge_rules(symmetrize=True).is_symmetric
 
 
-def test_known_symmetry_is_what_counting_finds() -> None:
+def test_recorded_symmetry_equals_the_computed_symmetry() -> None:
     g = small()
     assert g.is_symmetric
     assert Graph(**fields(g)).is_symmetric
@@ -101,7 +101,7 @@ def test_without_features_labels_and_splits() -> None:
     small().check_trainable()
 
 
-def test_with_split_and_edge_rules_change_nothing_else() -> None:
+def test_with_split_and_with_edge_rules_keep_all_other_fields() -> None:
     g = small()
     other = g.with_split([1], None, [0])
     assert (other.train_idx.tolist(), other.val_idx.tolist(), other.test_idx.tolist()) == ([1], [], [0])
@@ -114,7 +114,7 @@ def test_with_split_and_edge_rules_change_nothing_else() -> None:
 # ---- identity and display --------------------------------------------------------------------
 
 
-def test_content_hash_is_stable_and_sees_every_array() -> None:
+def test_content_hash_is_stable_and_depends_on_every_array() -> None:
     g = small()
     assert g.content_hash == small(name="another").content_hash
     # Recorded once: a graph saved by an earlier version has the same identity.

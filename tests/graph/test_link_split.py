@@ -17,7 +17,7 @@ def pairs_of(graph: Graph) -> set[tuple[int, int]]:
 
 
 @each(("directed", "self_loops"), [(False, "add"), (True, "add"), (True, "remove")])
-def test_links_are_pairs_and_what_is_held_back_is_not_looked_at(directed, self_loops):
+def test_split_graph_has_training_links_only_in_both_directions(directed, self_loops):
     graph = random_graph(directed=directed, self_loops=self_loops, seed=3)
     split = split_links(graph, val=0.15, test=0.25, seed=1)
     links = [(min(u, v), max(u, v)) for u, v in zip(split.sources.tolist(), split.targets.tolist(), strict=True)]
@@ -81,7 +81,7 @@ def test_features_of_edges_stay_with_their_edges():
     assert torch.equal(dense[1], dense[0] * there) and not torch.equal(dense[0], dense[1])
 
 
-def test_what_leaves_nothing_is_refused():
+def test_split_without_training_links_raises_value_error():
     with pytest.raises(
         ValueError, match=r"shares of links must lie in \[0, 1\), their sum too, got val 0.5 and test 0.5"
     ):

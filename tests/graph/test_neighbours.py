@@ -23,7 +23,7 @@ def test_neighbours_are_neighbours_each_once(fanout):
         assert set(sampled) <= set(neighbours)
 
 
-def test_a_node_has_its_neighbours_whoever_asks():
+def test_sampled_neighbours_of_a_node_do_not_depend_on_the_batch():
     indptr, found = sample_neighbours(GRAPH, ALL, 3, seed=1, step=2, layer=1)
     some = torch.tensor([41, 7, 7, 66, 0])
     own, sampled = sample_neighbours(GRAPH, some, 3, seed=1, step=2, layer=1)

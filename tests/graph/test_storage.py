@@ -57,7 +57,7 @@ def test_saving_over_something_else_is_refused(tmp_path: Path) -> None:
         graphs()[0].save(tmp_path / "mine")
 
 
-def test_edge_rules_apply_when_asked(tmp_path: Path) -> None:
+def test_load_applies_the_requested_edge_rules(tmp_path: Path) -> None:
     path = graphs()[3].save(tmp_path / "g")  # one directed edge, no self loops
     assert load(path).num_edges == 1
     assert load(path, symmetrize=True).num_edges == 2

@@ -55,7 +55,7 @@ def test_rows_are_quantized_into_the_pairs_of_their_codes(backend: str, bits: in
 
 
 @each("backend", EVERY)
-def test_nothing_is_packed_to_nothing(backend: str) -> None:
+def test_empty_rows_are_packed_to_empty_codes(backend: str) -> None:
     with use(backend):
         for shape in ((0, 5), (4, 0)):
             packed = quantize(torch.zeros(shape), bits=4, packed=True)
@@ -96,7 +96,7 @@ def test_rows_beyond_the_cache_give_the_same_bits(backend: str, shape: tuple[int
         assert torch.equal(spmm(adj, pack_pairs(wide)), spmm(adj, wide))
 
 
-def test_threads_change_nothing() -> None:
+def test_sums_of_packed_codes_do_not_depend_on_the_number_of_threads() -> None:
     adj, wide = matrix(3000, 3000, 120_000, seed=6, hub=True), _codes(3000, 71)
     whole, before = spmm(adj, pack_pairs(wide)), native.threads()
     torch.set_num_threads(1)
@@ -106,7 +106,7 @@ def test_threads_change_nothing() -> None:
         torch.set_num_threads(before)
 
 
-def test_what_a_byte_cannot_hold_twice_is_refused() -> None:
+def test_invalid_packed_codes_and_operands_raise_value_error() -> None:
     x = torch.ones(2, 3)
     for bits in (5, 8):
         with pytest.raises(ValueError, match=rf"packed codes must have bits among \(2, 3, 4\).*got {bits}"):

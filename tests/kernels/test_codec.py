@@ -181,7 +181,7 @@ def test_bad_rows_are_reported_by_their_first_position(backend, bad, columns):
 
 
 @each("backend", EVERY)
-def test_every_place_of_a_nan_is_seen(backend):
+def test_encode_detects_a_nan_at_every_position(backend):
     for columns in (1, 3, 16, 17, 64, 65, 100):
         for place in range(columns):
             x = torch.randn(1, columns)
@@ -192,7 +192,7 @@ def test_every_place_of_a_nan_is_seen(backend):
 
 
 @on_native
-def test_rows_that_nobody_asked_for_are_never_refused(backend):
+def test_encode_ignores_non_finite_rows_that_are_not_selected(backend):
     # Several rows are processed at once: the padding of the last ones must not be taken for a row of the call.
     x = torch.randn(40, 33, generator=torch.Generator().manual_seed(1))
     x[0], x[-1] = float("nan"), float("inf")
@@ -208,7 +208,7 @@ def test_rows_that_nobody_asked_for_are_never_refused(backend):
 @each("backend", EVERY)
 @each("params", [torch.float32, torch.bfloat16])
 @each("bits", [0x7F800001, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF])
-def test_every_kind_of_nan_is_seen(backend, params, bits):
+def test_encode_detects_every_nan_bit_pattern(backend, params, bits):
     # Rounding the lowest bits of 0xFFFFFFFF down would carry it over to zero.
     x = torch.randn(1, 40)
     x.view(torch.int32)[0, 20] = bits - (bits >> 31 << 32)
@@ -349,7 +349,7 @@ def test_codec_compiles():
     assert torch.equal(torch.compile(roundtrip, backend="aot_eager", fullgraph=True)(x), roundtrip(x))
 
 
-def test_refusals_noted_on_a_device_are_raised_when_asked_for():
+def test_raise_refused_raises_the_error_recorded_on_the_device_once():
     device = torch.device("cpu")  # the record is an ordinary tensor
     codec.raise_refused(device)
     native.refused(device).fill_(7 * 8 + 1)

@@ -45,7 +45,7 @@ ptxas info    : Used 65 registers, used 1 barriers, 16 bytes cumulative stack si
     assert kernel.occupancy == 3 * 8 / 64  # 72 registers: three blocks of 256 threads
 
 
-def test_what_the_build_told_is_read_and_not_compiled_again(tmp_path, monkeypatch) -> None:
+def test_up_to_date_build_report_is_read_instead_of_recompiling(tmp_path, monkeypatch) -> None:
     told = tmp_path / "told.txt"
     line = "ptxas info    : Compiling entry function '{}' for 'sm_{}'\n"
     line += "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used {} registers\n"

@@ -163,8 +163,8 @@ def test_attention_and_its_gradients(launched, way):
     one_case(test_gpu.test_attention_and_its_gradients)("cpu", way, 1, 40)
 
 
-def test_nothing_to_do(launched):
-    test_gpu.test_nothing_to_do("cpu")
+def test_operators_accept_empty_inputs(launched):
+    test_gpu.test_operators_accept_empty_inputs("cpu")
 
 
 @each("columns", [1, 9, 1025])
@@ -229,8 +229,8 @@ def test_joins_there_and_back_are_those_of_separate_steps(launched, monkeypatch,
     monkeypatch.setattr(test_joins, "SHAPES", [(1, 1, 1), (2, 3, 7), (3, 37, 31), (32, 5, 40)])
     one_case(test_joins.test_values_and_gradients_are_those_of_separate_steps_to_the_bit)(AVAILABLE[0], how, 0.4)
     assert kernels <= set(launched)
-    one_case(test_joins.test_of_equal_elements_the_first_layer_learns_and_nan_is_the_largest)(AVAILABLE[0])
-    one_case(test_joins.test_what_does_not_fit_is_refused)(AVAILABLE[0])
+    one_case(test_joins.test_max_join_sends_gradients_of_ties_to_the_first_layer_and_keeps_nan)(AVAILABLE[0])
+    one_case(test_joins.test_invalid_layers_or_masks_raise_value_error)(AVAILABLE[0])
 
 
 @each(("columns", "scale"), [(1, "row"), (9, "tensor"), (257, "row"), (300, "tensor")])

@@ -57,7 +57,7 @@ def test_out_is_written_or_added_to_and_may_be_rows_of_another(way: str) -> None
     assert (whole[:10] == 7).all() and (whole[30:] == 7).all()
 
 
-def test_nothing_to_sum_is_zero(way: str) -> None:
+def test_product_over_an_empty_dimension_is_zero(way: str) -> None:
     empty = torch.empty(4, 0, dtype=torch.bfloat16)
     out = torch.ones(4, 3)
     assert bfloat16_mm(empty, _matrix(0, 3, 0), out=out, accumulate=True).sum() == 12

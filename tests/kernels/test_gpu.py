@@ -159,7 +159,7 @@ def test_one_pass_between_convolutions(device: str, columns: int, normed: bool) 
         assert float((found.cpu() - expected).abs().max()) <= 2e-4 * max(1.0, float(expected.abs().max()))
 
 
-def test_nothing_to_do(device: str) -> None:
+def test_operators_accept_empty_inputs(device: str) -> None:
     empty = Adjacency(torch.zeros(1, dtype=torch.int64), torch.zeros(0, dtype=torch.int32), num_columns=0).to(device)
     assert spmm(empty, torch.zeros(0, 5, device=device)).shape == (0, 5)
     assert attend(empty, *(torch.zeros(*shape, device=device) for shape in ((0, 2, 3), (0, 2), (0, 2)))).numel() == 0

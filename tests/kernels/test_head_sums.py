@@ -81,7 +81,7 @@ def test_faster_names_the_way_with_the_shortest_call(monkeypatch: pytest.MonkeyP
     assert heads_room._faster(one=lasting(2.0, 3.0), other=lasting(1.5, 9.0)) == "other"
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_way_weights_or_heads_raise_value_error() -> None:
     adj, weights, x = _case(400, 2, 3)
     with pytest.raises(ValueError, match="way must be one of"):
         head_sums(adj, weights, x, heads=2, way="both")

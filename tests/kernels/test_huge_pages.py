@@ -27,7 +27,7 @@ def test_large_results_ask_for_large_pages_and_small_and_huge_ones_do_not(backen
     assert float(large[-1, -1]) == 3.0 and float(large[0, 0]) == 3.0
 
 
-def test_the_reference_asks_for_nothing(monkeypatch) -> None:
+def test_reference_backend_allocates_without_huge_pages(monkeypatch) -> None:
     monkeypatch.setattr(rooms, "_large_pages", None)
     with on_backend("reference"):
         assert empty_in_huge_pages(torch.ones(1), 1 << 12, 1 << 11).shape == (4096, 2048)

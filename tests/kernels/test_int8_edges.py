@@ -152,7 +152,7 @@ def test_no_edges(backend: str) -> None:
         assert not out.any()
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatched_operands_and_settings_raise_value_error() -> None:
     adj, x, y = _adjacency(OWNED), _rows(OWNED, 6, 1), _rows(ROWS, 6, 2)
     for call, text in (
         (lambda: int8_sddmm_dot(adj, y, y), "x must have 40 rows"),

@@ -25,7 +25,7 @@ def _of(found: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("backend", EVERY)
 @pytest.mark.parametrize("sizes", SIZES)
-def test_a_product_tells_its_largest_magnitude(backend: str, sizes: tuple[int, int, int]) -> None:
+def test_product_writes_its_largest_magnitude(backend: str, sizes: tuple[int, int, int]) -> None:
     m, k, n = sizes
     generator = torch.Generator().manual_seed(4)
     a, b, scales = _codes(m, k, 1), _codes(k, n, 2), torch.rand(m, generator=generator)
@@ -108,7 +108,7 @@ def test_the_largest_sums_do_not_overflow(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", EVERY)
-def test_nothing_to_multiply(backend: str) -> None:
+def test_products_of_empty_operands_are_empty_zero_or_the_bias(backend: str) -> None:
     none = torch.zeros(0, 3, dtype=torch.int8)
     some = torch.zeros(3, 4, dtype=torch.int8)
     with use(backend):
@@ -118,7 +118,7 @@ def test_nothing_to_multiply(backend: str) -> None:
         assert not int8_mm_transposed(none, none, 1.0).any()
 
 
-def test_threads_change_nothing() -> None:
+def test_products_do_not_depend_on_the_number_of_threads() -> None:
     a, b, scales = _codes(5000, 70, 1), _codes(5000, 66, 2), torch.rand(5000)
     found = int8_mm(a, scales, b[:70], 0.3), int8_mm_transposed(a, b, 0.3)
     before = native.threads()
@@ -130,7 +130,7 @@ def test_threads_change_nothing() -> None:
     assert all(torch.equal(one, two) for one, two in zip(found, alone, strict=True))
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatched_operands_raise_value_error() -> None:
     a, scales = _codes(4, 6, 1), torch.ones(4)
     for call, text in (
         (lambda: int8_mm(a, scales, a, 1.0), "terms per sum"),

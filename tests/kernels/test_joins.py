@@ -48,7 +48,7 @@ def test_values_and_gradients_are_those_of_separate_steps_to_the_bit(backend, ho
 
 
 @each("backend", EVERY)
-def test_of_equal_elements_the_first_layer_learns_and_nan_is_the_largest(backend):
+def test_max_join_sends_gradients_of_ties_to_the_first_layer_and_keeps_nan(backend):
     a, b = torch.tensor([[1.0, 2.0, 0.0, 5.0]] * 5), torch.tensor([[1.0, 3.0, -0.0, torch.nan]] * 5)
     c = torch.tensor([[1.0, 3.0, -1.0, torch.inf]] * 5)
     layers = [x.repeat(1, 5).requires_grad_() for x in (a, b, c)]
@@ -91,7 +91,7 @@ def test_layers_and_gradients_are_read_where_they_lie(backend, how):
 
 
 @on_native
-def test_of_the_largest_one_byte_an_element_is_kept_and_of_columns_nothing(backend):
+def test_max_join_saves_one_byte_per_element_and_cat_join_saves_no_rows(backend):
     layers, mask = _layers(3, 50, 32), _mask(50, 0.5)
     with use(backend):
         joined = join(layers, "max", mask=mask)
@@ -141,7 +141,7 @@ def test_more_layers_than_kernels_or_a_byte_take(backend):
 
 @pytest.mark.skipif(not AVAILABLE, reason="no compiled kernels")
 @each("how", JOINS)
-def test_threads_and_compiling_change_nothing(how):
+def test_joins_do_not_depend_on_threads_or_torch_compile(how):
     before, found, mask = torch.get_num_threads(), [], _mask(3000, 0.5)
     try:
         for threads in (1, 3):
@@ -167,7 +167,7 @@ def test_rows_of_bfloat16_are_those_of_float32(backend):
 
 
 @each("backend", EVERY)
-def test_what_does_not_fit_is_refused(backend):
+def test_invalid_layers_or_masks_raise_value_error(backend):
     x, (ids, wrong) = torch.ones(2, 3), (torch.arange(2), torch.tensor([0, -1]))
     with use(backend):
         for arguments, mask, text in (

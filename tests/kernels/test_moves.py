@@ -57,7 +57,7 @@ def test_a_row_of_zeros_travels_only_if_it_was_something_else(backend):
         assert row_moves(torch.zeros(2, 2), torch.arange(0), torch.zeros(0, 2), 0.3).tolist() == []
 
 
-def test_what_does_not_fit_is_refused():
+def test_mismatched_matrices_and_invalid_rows_raise_value_error():
     with pytest.raises(ValueError, match="must be float32"):
         row_moves(torch.zeros(2, 2), torch.arange(2), torch.zeros(2, 3), 0.1)
     with native.use("native"), pytest.raises(ValueError, match=r"rows must lie in \[0, 2\), got one .* at position 1"):

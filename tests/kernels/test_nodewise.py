@@ -177,7 +177,7 @@ def test_strided_rows_and_gradients_are_read_where_they_lie(backend):
 
 
 @pytest.mark.skipif(not AVAILABLE, reason="no compiled kernels")
-def test_threads_change_nothing():
+def test_values_and_gradients_do_not_depend_on_the_number_of_threads():
     x, norm, mask = _random(3000, 100, seed=0).requires_grad_(), _norm(100), _mask(3000, 0.5)
     before, found = torch.get_num_threads(), []
     try:
@@ -204,7 +204,7 @@ def test_formulas_of_the_reference_are_the_gradients():
 
 
 @each("p", [0.0, 0.4])
-def test_elu_by_what_came_out_has_the_gradient_of_elu(p):
+def test_elu_gradient_computed_from_the_output_is_correct(p):
     x, mask, nothing = _random(6, 5, seed=0).double(), _mask(6, 0.4), (None, None, torch.empty(0, 2))
     g, of_whole = _random(6, 5, seed=7).double(), _random(6, 5, seed=8).double()
     place = {"threshold": 26214 if p else 0, **PLACE}
@@ -218,7 +218,7 @@ def test_elu_by_what_came_out_has_the_gradient_of_elu(p):
 
 
 @on_native
-def test_what_is_kept_is_one_matrix_and_two_numbers_a_row(backend):
+def test_backward_saves_one_matrix_and_two_numbers_per_row(backend):
     x, norm, mask = _random(50, 32, seed=0), _norm(32), _mask(50, 0.5)
     with use(backend):
         y = x.clone().requires_grad_() * 1.0
@@ -233,7 +233,7 @@ def test_what_is_kept_is_one_matrix_and_two_numbers_a_row(backend):
 
 
 @on_native
-def test_of_elu_what_comes_out_is_kept_and_of_gelu_what_came_in(backend):
+def test_elu_saves_its_output_and_gelu_saves_its_input(backend):
     """ELU's slope is 1 + ELU(z); GELU falls and rises below 0, so its value does not determine its slope."""
     x, mask = _random(50, 32, seed=0), _mask(50, 0.5)
     for activation, of_output in (("elu", True), ("gelu", False), ("gelu-tanh", False)):

@@ -46,7 +46,7 @@ def test_uniform16_is_the_same_everywhere(backend, columns):
 
 
 @each("kind", noise.KINDS)
-def test_streams_are_told_apart(kind):
+def test_streams_of_different_keys_are_distinct(kind):
     others = {
         noise.stream(k, layer, sender, round)
         for k in noise.KINDS
@@ -59,7 +59,7 @@ def test_streams_are_told_apart(kind):
     assert noise.stream(kind, 3) >> 28 == noise.KINDS[kind]
 
 
-def test_stream_refuses_what_does_not_fit():
+def test_stream_with_unknown_kind_or_out_of_range_key_raises_value_error():
     with pytest.raises(ValueError, match="kind must be one of"):
         noise.stream("sideways", 0)
     with pytest.raises(ValueError, match=r"layer must be in \[0, 4096\), got 4096"):

@@ -76,7 +76,7 @@ def test_noise_is_of_the_node_and_not_of_its_place() -> None:
 
 
 @pytest.mark.parametrize("backend", EVERY)
-def test_zeros_and_nothing(backend: str) -> None:
+def test_zero_and_empty_rows_quantize_to_zero_and_empty_codes(backend: str) -> None:
     with use(backend):
         for scale in ("row", "tensor"):
             for x in (torch.zeros(3, 9), torch.full((3, 9), 1e-38)):
@@ -88,7 +88,7 @@ def test_zeros_and_nothing(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", EVERY)
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_not_finite_is_refused_by_row(backend: str, value: float) -> None:
+def test_non_finite_value_raises_an_error_with_its_row(backend: str, value: float) -> None:
     x = _rows(9, 20)
     x[6, 13] = value
     for scale in ("row", "tensor"):
@@ -97,7 +97,7 @@ def test_what_is_not_finite_is_refused_by_row(backend: str, value: float) -> Non
                 quantize(x, scale=scale, noise=noise)
 
 
-def test_threads_and_strides_change_nothing() -> None:
+def test_codes_do_not_depend_on_threads_or_strides() -> None:
     x = _rows(300, 170)
     noise = _noise(300)
     whole = quantize(x, noise=noise)

@@ -71,7 +71,7 @@ def test_a_layer_back_makes_two_matrices(backend):
 
 
 @pytest.mark.skipif(not AVAILABLE, reason="no compiled kernels")
-def test_threads_change_nothing():
+def test_residual_joins_do_not_depend_on_the_number_of_threads():
     before, found = torch.get_num_threads(), []
     try:
         for threads in (1, 3):
@@ -83,7 +83,7 @@ def test_threads_change_nothing():
     assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
 
 
-def test_what_does_not_fit_is_refused():
+def test_mismatched_shapes_and_invalid_weight_raise_value_error():
     with pytest.raises(ValueError, match=r"one shape and type, got \(2, 3\) torch.float32 and \(2, 4\)"):
         residual(torch.ones(2, 3), torch.ones(2, 4), 0.1)
     with pytest.raises(ValueError, match=r"must be in \[0, 1\], got 1.5"):

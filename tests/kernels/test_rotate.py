@@ -77,7 +77,7 @@ def test_rows_that_no_backend_encodes():
             assert refused.value.position == 24 - 1 - 8
 
 
-def test_operators_are_what_they_claim():
+def test_rotation_operators_pass_opcheck():
     x, ids = rows_of(33), torch.arange(24)
     payload, scales, spreads = torch.zeros(24 * 9, dtype=torch.uint8), torch.zeros(24), torch.zeros(24, 2)
     key = tuple(KEY.values())

@@ -60,7 +60,7 @@ def test_a_row_has_the_same_bits_alone_among_others_and_with_any_threads(isa: st
             torch.set_num_threads(threads)
 
 
-def test_nothing_is_lost_of_rows_that_are_not_finite() -> None:
+def test_nan_row_gives_a_nan_result_only_in_that_row() -> None:
     x = torch.ones(3, 4)
     x[1, 2] = float("nan")
     found = tall_mm(x, torch.ones(4, 5))

@@ -35,7 +35,7 @@ class Machine:
 
 
 @pytest.mark.parametrize("target_share", [0.3, 0.5, 0.75, 0.89, 0.94])
-def test_the_wanted_share_is_found_within_a_point(target_share: float) -> None:
+def test_search_reaches_the_target_share_within_one_percentage_point(target_share: float) -> None:
     machine = Machine()
     found = search(machine, first_rate(machine.num_bytes, machine.compute_s, target_share), target_share)
     assert abs(found.best.share - target_share) <= 0.01
@@ -49,7 +49,7 @@ def test_on_a_wire_without_losses_the_first_guess_is_right() -> None:
     assert next_rate(rate, 0.5, 0.75) == pytest.approx(rate / 3)  # from 1 : 1 to 3 : 1
 
 
-def test_what_a_host_sends_is_its_share_of_the_messages_and_a_ring_of_gradients() -> None:
+def test_host_bytes_are_the_message_share_plus_a_ring_of_gradients() -> None:
     # Two workers on two hosts: each sends half of all messages, and the gradients once in the two passes of a ring.
     assert estimate_host_bytes(600.0, 0.0, 2, 2) == 300.0 and estimate_host_bytes(0.0, 100.0, 2, 2) == 100.0
     # Four workers on two hosts: two of three peers are on the other host; a ring of four sends 2 · 3/4 of the

@@ -75,7 +75,7 @@ def test_a_fault_on_one_machine_ends_both(bench: Bench) -> None:
     assert causes[1] == "rank 1 was killed (signal 9, SIGKILL) in epoch 3 while waiting for boundary messages"
 
 
-def test_machines_without_a_common_folder_say_so_and_train_nothing(bench: Bench, tmp_path: Path) -> None:
+def test_machines_without_a_shared_folder_fail_before_training(bench: Bench, tmp_path: Path) -> None:
     with machines([["bash", "-c", line] for line in lines(bench, roots=("runs", "others"))]) as started:
         assert [machine.wait(timeout=HANG_S) for machine in started] == [1, 1]
     for root in ("runs", "others"):
@@ -87,14 +87,14 @@ def test_machines_without_a_common_folder_say_so_and_train_nothing(bench: Bench,
         assert not list(run.folder.glob("records-*")) and not list(run.folder.glob(".seen-*"))
 
 
-def test_what_is_printed_says_that_a_folder_is_shared(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_commands_state_that_the_folder_must_be_shared(capsys: pytest.CaptureFixture[str]) -> None:
     said = "All machines must have the same folder /disk/runs/"
     assert f"# {said}x on a shared disk" in slurm_script(config(2), 2, 29500, "lo", run_id="x", root="/disk/runs")
     main(["train", "--nnodes", "2", "--workers", "2", "--print-command", "--out", "/disk/runs"])
     assert capsys.readouterr().out.startswith(f"# {said}")
 
 
-def test_the_slurm_script_with_stand_ins_for_slurm(bench: Bench, tmp_path: Path) -> None:
+def test_slurm_script_runs_with_fake_slurm_commands(bench: Bench, tmp_path: Path) -> None:
     commands = tmp_path / "commands"
     commands.mkdir()
     # A long list, in two writes: a reader of its first line alone must not break the pipe.

@@ -98,7 +98,7 @@ class Late:
         return self.server.accept()
 
 
-def test_what_lay_in_the_socket_when_the_clock_started_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_buffered_before_the_clock_starts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ends.socket, "create_server", Late)
     monkeypatch.setattr(ends, "_PIECE", 1 << 14)
     counted, took_s = ends.receive("127.0.0.1", 5.0)
@@ -106,7 +106,7 @@ def test_what_lay_in_the_socket_when_the_clock_started_is_not_counted(monkeypatc
 
 
 @pytest.mark.parametrize(("counted", "attempts"), [((10, 60_000_000), [1, 2]), ((10, 20, 30, 40, 50), None)])
-def test_a_transfer_that_was_not_seen_to_arrive_is_measured_again(
+def test_goodput_repeats_an_incomplete_transfer_with_more_bytes(
     counted: tuple[int, ...], attempts: list[int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, asked = iter(counted), list[int]()
@@ -128,7 +128,7 @@ def test_a_transfer_that_was_not_seen_to_arrive_is_measured_again(
 
 @needs_hosts
 @pytest.mark.parametrize("count", [2, 3])
-def test_hosts_reach_each_other_and_leave_nothing(count: int, nothing_left: None) -> None:
+def test_emulated_hosts_are_reachable_and_leave_no_namespaces(count: int, nothing_left: None) -> None:
     with EmulatedHosts(count, "1gbit") as hosts, EmulatedHosts(2, "1gbit") as others:
         hosts.up()  # again: nothing changes
         assert len(namespaces(os.getpid())) == (2 if count == 2 else 4) + 2
@@ -202,7 +202,7 @@ def test_hosts_go_with_their_owner(end: str) -> None:
 
 
 @needs_hosts
-def test_hosts_go_with_their_owner_though_a_child_lives_on() -> None:
+def test_hosts_are_removed_with_their_owner_while_its_child_lives() -> None:
     code = "child = os.fork()\nif child == 0: signal.pause()\nprint(child, flush=True); os.kill(os.getpid(), 9)"
     with owner(code) as process:
         assert process.stdout is not None
@@ -214,7 +214,7 @@ def test_hosts_go_with_their_owner_though_a_child_lives_on() -> None:
 
 
 @needs_hosts
-def test_what_even_the_janitor_left_is_removed_by_the_next(nothing_left: None) -> None:
+def test_new_hosts_remove_the_namespaces_that_a_killed_janitor_left(nothing_left: None) -> None:
     for _ in range(5):
         with owner(_ENDS["killed with its janitor"]) as process:
             process.wait()

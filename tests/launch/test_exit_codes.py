@@ -28,7 +28,7 @@ while child.poll() is None:
 
 
 @pytest.mark.parametrize("method", COLLECT)
-def test_a_child_is_told_of_when_it_is_collected(method: str) -> None:
+def test_exit_code_of_a_child_is_reported_when_it_is_collected(method: str) -> None:
     guard = ExitCodes()
     agent = subprocess.run(
         [sys.executable, "-c", f"{TELL}{COLLECT[method]}print(child.pid)"],
@@ -42,7 +42,7 @@ def test_a_child_is_told_of_when_it_is_collected(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_the_agent_of_a_run_tells_of_a_worker(method: str, tmp_path: Path) -> None:
+def test_agent_reports_the_exit_code_of_a_worker(method: str, tmp_path: Path) -> None:
     guard, worker = ExitCodes(), tmp_path / "worker.py"
     worker.write_text(f"import os, pathlib; pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n")
     with open(worker, "a") as file:
@@ -56,7 +56,7 @@ def test_the_agent_of_a_run_tells_of_a_worker(method: str, tmp_path: Path) -> No
     assert guard.read()[int((tmp_path / "pid").read_text())] == signal.SIGKILL
 
 
-def test_a_line_that_has_come_in_part_is_kept_for_later() -> None:
+def test_partial_line_is_read_after_it_is_complete() -> None:
     guard = ExitCodes()
     os.write(guard.write_end, b"12 9\n345 ")
     assert guard.read() == {12: 9}
@@ -64,12 +64,12 @@ def test_a_line_that_has_come_in_part_is_kept_for_later() -> None:
     assert guard.read() == {12: 9, 345: 256}
 
 
-def test_the_agent_tells_before_anything_keeps_a_function_to_collect_with() -> None:
+def test_importing_the_agent_does_not_import_subprocess() -> None:
     code = "import gnnqlab.launch.agent, sys; sys.exit('subprocess' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_nothing_changes_without_a_guard() -> None:
+def test_waitpid_is_unchanged_without_a_guard() -> None:
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     code = f"{TELL}; assert os.waitpid is waitpid"
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0

@@ -52,7 +52,7 @@ def test_a_killed_rank(bench: Bench, phase: str, epoch: int | None, delay: float
     assert in_time(seconds, 2.0)
 
 
-def test_a_killed_rank_is_named_where_the_kernel_and_the_log_say_nothing(bench: Bench) -> None:
+def test_killed_rank_is_named_without_an_exit_status_and_a_log(bench: Bench) -> None:
     (bench.root / "sitecustomize.py").write_text(
         "from gnnqlab.run import folder, processes\n"
         "processes.exit_status = lambda *_: None\n"

@@ -22,7 +22,7 @@ def reader(path: Path) -> HeartbeatReader:
     return found
 
 
-def test_a_reader_sees_who_writes_and_where_it_is(tmp_path: Path) -> None:
+def test_heartbeat_reader_returns_rank_process_phase_and_epoch(tmp_path: Path) -> None:
     heartbeat = Heartbeat(tmp_path / "rank3", 3, node=1)
     watching = reader(tmp_path / "rank3")
     pulse = watching.read()
@@ -70,7 +70,7 @@ def test_an_unknown_phase_is_refused() -> None:
         Heartbeat(None).phase("lunch")
 
 
-def test_an_error_of_any_length_is_kept_up_to_the_room_there_is(tmp_path: Path) -> None:
+def test_heartbeat_error_is_truncated_to_the_available_space(tmp_path: Path) -> None:
     heartbeat = Heartbeat(tmp_path / "rank0")
     watching = reader(tmp_path / "rank0")
     assert watching.error() is None
@@ -127,7 +127,7 @@ def test_an_unknown_fault_is_refused() -> None:
         Fault(kind="lunch", phase="wait")
 
 
-def test_the_guard_imports_nothing_heavy() -> None:
+def test_guard_does_not_import_torch_numpy_or_pandas() -> None:
     code = "import sys, gnnqlab.launch.guard; print(*{'torch', 'numpy', 'pandas'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == ""

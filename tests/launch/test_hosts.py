@@ -69,7 +69,7 @@ def test_a_run_over_two_hosts_gives_the_results_of_a_loopback(tmp_path: Path) ->
     assert together.records["bytes_wire"].isna().all()
 
 
-def test_a_paced_run_gives_the_results_of_a_loopback_and_says_what_it_is(tmp_path: Path) -> None:
+def test_paced_run_has_the_results_of_loopback_and_records_its_link(tmp_path: Path) -> None:
     paced = train(tmp_path / "runs", link="50mbit", wire="paced")
     together = train(tmp_path / "together")
     assert paced.records["loss"].tolist() == together.records["loss"].tolist()
@@ -112,7 +112,7 @@ def test_a_pipelined_epoch_is_not_shorter_than_its_bytes(
     assert by_epoch(records)["train_s"].iloc[-1] == pytest.approx(whole)
 
 
-def test_evaluating_a_pipeline_after_every_epoch_is_said_to_spoil_its_seconds(tmp_path: Path) -> None:
+def test_evaluation_after_every_pipelined_epoch_warns_about_epoch_times(tmp_path: Path) -> None:
     with pytest.warns(
         UserWarning,
         match=r"pipegcn need epochs that do not follow an evaluation.*, got evaluate_every 1; choose evaluate_every 10",
@@ -123,7 +123,7 @@ def test_evaluating_a_pipeline_after_every_epoch_is_said_to_spoil_its_seconds(tm
     assert summary["epoch_s"] == run.records.query("epoch > 0").groupby("epoch")["epoch_s"].max().median()
 
 
-def test_without_the_right_to_emulate_the_link_is_paced_and_the_reason_kept(
+def test_auto_wire_without_emulation_rights_is_paced_and_records_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*arguments: object) -> None:
@@ -141,7 +141,9 @@ def test_without_the_right_to_emulate_the_link_is_paced_and_the_reason_kept(
         hosts.RunLink(tmp_path, {**launch, "wire": "emulated"}).up()
 
 
-def test_a_machine_that_cannot_emulate_says_so_at_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_with_emulated_wire_but_no_ip_command_raises_runtime_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(RuntimeError, match="the guard of a run must start.*emulated hosts need the command ip"):
         gq.launch("digits", link="1gbit", wire="emulated", out=tmp_path)
@@ -164,7 +166,7 @@ signal.pause()
 
 @pytest.mark.usefixtures("possible", "nothing_left")
 @pytest.mark.parametrize("victim", ["launcher", "guard", "worker"])
-def test_nothing_is_left_whoever_is_killed(bench: Bench, victim: str) -> None:
+def test_namespaces_are_removed_after_launcher_guard_or_worker_is_killed(bench: Bench, victim: str) -> None:
     bench.set(FAKE_EPOCHS=100_000)
     command = [sys.executable, "-c", _LAUNCHER.format(root=str(bench.root / "runs"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as launcher:

@@ -35,5 +35,5 @@ def _joining(rank: int, workers: int, folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("rank*"))
 
 
-def test_a_rank_with_nothing_to_say_does_not_leave_the_others_alone(tmp_path: Path) -> None:
+def test_joining_ranks_wait_until_all_ranks_are_connected(tmp_path: Path) -> None:
     assert run_ranks(_joining, 3, tmp_path) == [["rank0", "rank1", "rank2"]] * 3

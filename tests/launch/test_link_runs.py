@@ -102,7 +102,7 @@ def test_the_bytes_of_the_loss_are_counted_and_exact_in_every_system(runs: dict[
             assert sent == (traffic["payload_bytes"].sum(), traffic["param_bytes"].sum()), name
 
 
-def test_links_in_few_bits_cost_what_the_formula_says(runs: dict[str, gq.Run]) -> None:
+def test_quantized_link_rows_send_the_bytes_of_the_formula(runs: dict[str, gq.Run]) -> None:
     traffic = runs["coded"].traffic
     last = traffic[traffic["layer"] == traffic["layer"].max()]
     for epoch in range(EPOCHS):
@@ -116,7 +116,7 @@ def test_links_in_few_bits_cost_what_the_formula_says(runs: dict[str, gq.Run]) -
     assert records["bytes_payload"].sum() == traffic["payload_bytes"].sum()
 
 
-def test_every_system_learns(runs: dict[str, gq.Run]) -> None:
+def test_loss_falls_and_scores_are_valid_in_every_system(runs: dict[str, gq.Run]) -> None:
     for name, run in runs.items():
         losses = run.records.groupby("epoch")["loss"].first()
         assert losses.iloc[-1] < losses.iloc[0], name
@@ -129,7 +129,7 @@ def test_every_system_learns(runs: dict[str, gq.Run]) -> None:
     assert bits == {2, 32}
 
 
-def test_what_a_run_says_of_pairs_is_what_it_was_scored_by(runs: dict[str, gq.Run], graph: gq.Graph) -> None:
+def test_link_scores_of_a_run_reproduce_its_recorded_test_score(runs: dict[str, gq.Run], graph: gq.Graph) -> None:
     for name in ("vanilla", "mlp"):
         run = runs[name]
         split = run.link_split()

@@ -107,7 +107,7 @@ def test_a_detached_run_outlives_its_launcher_and_is_found_again(bench: Bench) -
     assert run.status == "stopped" and not bench.processes()
 
 
-def test_the_bench_sees_shared_memory_that_its_own_processes_leave(bench: Bench) -> None:
+def test_bench_finds_shared_memory_left_by_its_own_processes(bench: Bench) -> None:
     code = (
         "import mmap, os; path = f'/dev/shm/gnnqlab-test-{os.getpid()}'; file = open(path, 'w+b'); "
         "file.truncate(4096); shared = mmap.mmap(file.fileno(), 4096); print(path, flush=True); input()"
@@ -146,7 +146,7 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path: Pat
     assert not (tmp_path / "runs").exists()
 
 
-def test_slow_kernels_that_nobody_asked_for_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_kernels_are_reported_unless_the_user_selected_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GNNQLAB_KERNELS", raising=False)
     assert local._slow_kernels("cpu") == ""
     reason = "no library was built; run make kernels"

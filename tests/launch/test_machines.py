@@ -43,7 +43,7 @@ def test_a_worker_a_machine_is_the_default() -> None:
         ({"nnodes": 0, "workers": 4}, "nnodes must be at least 1, got 0"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, options: dict, text: str) -> None:
+def test_invalid_machine_options_raise_value_error_and_write_no_files(tmp_path: Path, options: dict, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         gq.launch.on_machines("digits", **{"nnodes": 2, "address": "10.0.0.1", "out": tmp_path / "runs", **options})
     assert not (tmp_path / "runs").exists()
@@ -73,7 +73,7 @@ def started(lines: MachineLines, place: Path) -> Run:
     return lines.run
 
 
-def test_a_run_goes_on_over_several_machines(tmp_path: Path) -> None:
+def test_run_resumes_on_several_machines(tmp_path: Path) -> None:
     shape = {"layers": 2, "hidden": 8, "seed": 3, "workers": 2, "threads_per_worker": 1}
     whole = gq.launch("sbm:60,3,6", epochs=6, **shape, out=tmp_path, wait=True)
     old = gq.launch("sbm:60,3,6", epochs=4, checkpoint_every=2, **shape, out=tmp_path, wait=True)
@@ -96,7 +96,7 @@ def test_a_run_goes_on_over_several_machines(tmp_path: Path) -> None:
         gq.launch.resume_on_machines(old, nnodes=0, **where)
 
 
-def test_what_there_is_to_go_on_from_is_seen_by_every_machine(tmp_path: Path) -> None:
+def test_machine_without_readable_checkpoints_refuses_to_resume(tmp_path: Path) -> None:
     words = ["--machines=2", "--node=1", "--config={}", f"--past={tmp_path}", "--from-epoch=4", str(tmp_path / "new")]
     command = [sys.executable, "-m", "gnnqlab.launch.guard", *words, "--", "true"]
     ended = subprocess.run(command, capture_output=True, text=True)

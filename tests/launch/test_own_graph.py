@@ -63,14 +63,16 @@ def test_features_of_edges_train_and_predict(bench: Bench) -> None:
         ({"edge_weight": torch.tensor([1.0, -1.0])}, "edge weights must be finite and not negative .*, got -1.0 on"),
     ],
 )
-def test_what_cannot_train_starts_nothing(tmp_path: Path, lacking: dict[str, object], text: str) -> None:
+def test_untrainable_graph_raises_value_error_and_starts_no_run(
+    tmp_path: Path, lacking: dict[str, object], text: str
+) -> None:
     given = {"edge_index": torch.tensor([[0, 1], [1, 2]]), "x": torch.eye(3), "y": torch.tensor([0, 1, 0])}
     with pytest.raises(ValueError, match=text):
         launch(SimpleNamespace(**{**given, **lacking}), out=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_graph_without_a_split_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_graph_without_split_explains_how_to_add_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
     bare = gq.Graph.from_edges([0, 1], [1, 2], num_nodes=3, features=torch.eye(3), labels=[0, 1, 0], name="mine")
     with pytest.raises(

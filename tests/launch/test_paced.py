@@ -15,7 +15,7 @@ from tests.ranks import run_ranks
 RATE = 10e6
 
 
-def test_the_kernel_slows_down_what_no_transport_carries() -> None:
+def test_kernel_paces_all_reduce_connections_between_hosts() -> None:
     answers = run_ranks(all_reduce, 4)
     for slowed, rates, _ in answers:
         assert slowed == 2  # two of three connections lead to the other host

@@ -95,7 +95,7 @@ def test_the_rank_that_died_of_itself_is_the_cause_even_after_lost_connections(t
     assert seeing.errors[1].signal == signal.SIGSEGV
 
 
-def test_who_has_collected_a_rank_is_given_time_to_say_so(tmp_path: Path, clock: Clock) -> None:
+def test_monitor_waits_for_a_delayed_exit_status(tmp_path: Path, clock: Clock) -> None:
     folder = files.create(tmp_path, "run")
     seeing, pid = witness(folder, 1), dead_rank(folder, 0)
     clock.at(2.5, lambda: report_exit(seeing, pid, signal.SIGKILL))
@@ -103,7 +103,7 @@ def test_who_has_collected_a_rank_is_given_time_to_say_so(tmp_path: Path, clock:
     assert seeing.errors[0].signal == signal.SIGKILL
 
 
-def test_nobody_waits_for_more_than_is_asked(tmp_path: Path, clock: Clock) -> None:
+def test_monitor_stops_waiting_when_the_exit_status_is_reported(tmp_path: Path, clock: Clock) -> None:
     folder = files.create(tmp_path, "run")
     seeing, pid = witness(folder, 1), dead_rank(folder, 0)
     clock.at(0.2, lambda: report_exit(seeing, pid, signal.SIGTERM))
@@ -123,7 +123,7 @@ def test_a_plain_torchrun_names_the_cause_in_its_log(tmp_path: Path, clock: Cloc
     assert clock.seconds < 0.51, "the others have no report, and the monitor does not wait for one"
 
 
-def test_a_rank_of_which_nobody_knows_how_it_ended(tmp_path: Path, clock: Clock) -> None:
+def test_rank_with_unknown_exit_status_is_reported_as_died_without_waiting(tmp_path: Path, clock: Clock) -> None:
     folder = files.create(tmp_path, "run")
     dead_rank(folder, 0)
     seeing = witness(folder, 1)

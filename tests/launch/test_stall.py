@@ -181,7 +181,7 @@ def test_small_talk_of_idle_connections_is_no_message() -> None:
 
 
 @each("phase", ["wait", "compute"])
-def test_nobody_calls_a_first_epoch_long_that_has_no_other_to_be_held_against(phase: str) -> None:
+def test_first_epoch_without_a_reference_is_slow_or_waiting_after_20_s(phase: str) -> None:
     world = World(Rank(0, state="R"), Rank(1), rules=Rules(slow_wire=True))
     world.beat(world.ranks[0], phase, 0)
     world.beat(world.ranks[1], "wait", 0)
@@ -213,7 +213,7 @@ def test_over_several_machines_the_first_epoch_may_be_long_elsewhere() -> None:
     assert 599 < seconds < 602
 
 
-def test_an_epoch_that_passed_between_two_looks_counts() -> None:
+def test_epoch_between_two_polls_counts_in_the_median() -> None:
     world = World(Rank(0), Rank(1), rules=Rules(machines=2))
     world.tick()
     for epoch in (0, 1):

@@ -19,7 +19,9 @@ def test_the_function_travels_as_the_last_argument() -> None:
     assert load("math:sqrt")(9) == 3
 
 
-def test_the_environment_of_whoever_launches_does_not_choose_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_does_not_change_the_worker_function(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GNNQLAB_FIT", "tests.launch.nowhere:fit")
     assert bench.launch(1).wait().status == "finished"
 

@@ -40,7 +40,7 @@ def test_as_printed_it_is_the_other_way_round():
     assert found == pytest.approx([0.09, 0.0945, 0.0945])
 
 
-def test_fixed_stays_and_still_learns_its_mean():
+def test_fixed_rule_leaves_epsilon_unchanged_and_updates_its_mean():
     found, threshold = after(AdaptiveCache(epsilon=0.1, rule="fixed"), [0.5, 0.1])
     assert found == [0.1, 0.1] and threshold.mean == pytest.approx(0.1)
     assert threshold.entries() == []
@@ -62,7 +62,7 @@ def test_a_move_is_written_down_with_its_reason():
     assert json.loads(json.dumps(line)) == line and threshold.entries() == []
 
 
-def test_it_goes_on_from_a_checkpoint():
+def test_epsilon_continues_from_a_checkpoint():
     accuracies = [0.2, 0.5, 0.7, 0.6, 0.1, 0.9]
     whole, _ = after(AdaptiveCache(), accuracies)
     _, first = after(AdaptiveCache(), accuracies[:3])
@@ -111,7 +111,7 @@ def test_epsilon_is_a_knob():
     assert chooser.choose(torch.tensor([[1.2], [1.3]]), torch.arange(2), held).tolist() == [1]
 
 
-def test_impossible_settings_and_company_are_refused():
+def test_adaptive_cache_rejects_invalid_settings_and_incompatible_parts():
     with pytest.raises(ValueError, match="rule must be 'text', 'equation' or 'fixed', got 'prose'"):
         AdaptiveCache(rule="prose")
     with pytest.raises(ValueError, match="nu2, the smallest epsilon, must not be above nu1, got 0.5 and 0.3"):

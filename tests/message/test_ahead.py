@@ -121,7 +121,7 @@ def in_changing_order(rank, workers, graph, owner, run):
 
 
 @each("run", [3, None])
-def test_a_change_of_order_harms_nothing(run):
+def test_changed_exchange_order_does_not_change_decoded_rows(run):
     graph = random_graph(seed=3)
     for found in run_ranks(in_changing_order, 2, graph, Random(seed=1).assign(graph, 2), run):
         ours, plain = found[:12], found[12:]
@@ -129,7 +129,7 @@ def test_a_change_of_order_harms_nothing(run):
         assert not any(one.isnan().any() for one in ours)
 
 
-def test_without_headers_nothing_is_foreseen_since_bodies_have_one_tag():
+def test_receives_are_preposted_only_with_headers():
     two, told = Two(NoCache(), Stochastic(), Fixed(bits=4)), []
     two.epoch([torch.rand(ROWS, COLUMNS) for _ in range(2)], 0)
     channel = two.channels[0]
@@ -150,7 +150,7 @@ class Told:
         return True
 
 
-def test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong():
+def test_next_exchange_is_predicted_within_an_epoch_until_the_order_changes():
     buffers = {("receive", 0): torch.zeros(1)}
     ahead, first, second, third = PrepostedReceives(buffers), Told(), Told(), Told()
     for epoch in range(2):

@@ -81,11 +81,11 @@ def test_a_row_that_is_not_finite_is_named(fetched):
     assert "rank 0, layer 0, forward: the row of global node 6 holds NaN" in fetched[int(OWNER[6])][-1]
 
 
-def test_one_worker_asks_nobody():
+def test_fetch_with_one_worker_returns_exact_local_rows():
     assert torch.equal(asked_rows(0, 1, codec=Stochastic(), bits=2).fetch(torch.tensor([5, 0]), 0), TABLE[[5, 0]])
 
 
-def test_what_does_not_fit_is_refused():
+def test_remote_rows_reject_wrong_table_shapes_and_bit_widths():
     with pytest.raises(
         ValueError, match=r"rows must be float32, one for each of the 40 nodes of rank 0, got .*\(3, 13"
     ):

@@ -56,7 +56,7 @@ def test_rows_of_every_width_in_one_message_err_by_less_than_a_step(widths, colu
     assert ((out - x).abs().amax(1) <= steps + slack + 1e-6 * x.abs().amax(1)).all()
 
 
-def test_a_row_is_written_alike_whatever_stands_beside_it():
+def test_encoding_of_a_row_does_not_depend_on_other_rows():
     x = rows(6, 33)
     mixed, _, _ = through(x, torch.tensor([16, 2, 32, 2, 16, 8], dtype=torch.uint8))
     for width, of in ((2, [4, 2]), (8, [0]), (16, [5, 1]), (32, [3])):
@@ -121,7 +121,7 @@ def test_no_rows_and_no_columns_are_no_trouble():
 
 @each(("parameters", "biased"), [("bfloat16", False), ("bfloat16-after", True)])
 @each("bits", [8, 16])
-def test_parameters_cut_after_encoding_bias_what_is_decoded(parameters, biased, bits):
+def test_parameters_rounded_after_encoding_bias_the_decoded_rows(parameters, biased, bits):
     x = rows(16, 64)
     errors = torch.stack(
         [through(x, bits, Stochastic(parameters=parameters), epoch=epoch)[0].double() - x for epoch in range(200)]

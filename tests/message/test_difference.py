@@ -102,7 +102,7 @@ def test_at_one_bit_errors_between_ends_would_grow_so_it_is_refused():
         replace(vanilla(), codec=(Float32(), Spikes()), bits=(Fixed(), Fixed(bits=1)), cache=Difference())
 
 
-def test_impossible_company_is_refused():
+def test_difference_cache_rejects_incompatible_parts():
     with pytest.raises(ValueError, match=r"cache Difference cannot work .* choose schedule Synchronous\(\) or Overlap"):
         replace(vanilla(), cache=Difference(), schedule=Pipelined())
     with pytest.raises(ValueError, match=r"cache Difference cannot work .* choose sampler AllRows\(\)"):

@@ -108,7 +108,7 @@ def arrivals(counting, codec, bits, cache=None):
 
 
 @pytest.mark.parametrize("cache", [None, Unchanged(tolerance=0.1, differences=True)])
-def test_a_receiver_counts_where_it_is_asked_to(cache):
+def test_receiver_counts_entropies_only_when_enabled(cache):
     bits = UniformRandom(bit_widths=(2, 8))
     for arrival in arrivals(Counting(on=True), Stochastic(), bits, cache):
         assert sorted(arrival.entropies) == sorted(share.bits for share in arrival.layout.shares if share.rows)
@@ -117,7 +117,7 @@ def test_a_receiver_counts_where_it_is_asked_to(cache):
     assert all(not arrival.entropies for arrival in arrivals(Counting(on=True), Float32(), Fixed(), cache))
 
 
-def test_a_system_without_codes_says_which_codec_has_none():
+def test_error_for_entropy_without_codes_names_the_codecs():
     with pytest.raises(ValueError, match="got forward Float32 and backward Float32, which send none; choose a codec"):
         RunConfig(graph="digits", train=TrainSettings(entropy_every=1))
     pair = gq.System(codec=(Stochastic(), Float32()), bits=(Fixed(bits=2), Fixed()))

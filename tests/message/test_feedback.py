@@ -99,7 +99,7 @@ def within(error, message):
     return error.abs() <= 0.14 * (message.amax(1) - message.amin(1))[:, None] / 3 + 1e-6
 
 
-def test_one_message_is_biased_by_what_was_left_and_by_nothing_else():
+def test_one_message_is_biased_by_the_fed_back_error_only():
     """Limit of Theorem 1: ``E[C(m)] - x = e``, though the codec is unbiased; 0 without it, and for differences."""
     error, row, left = second_message(Feedback())
     assert within(error - left, row + left).all()
@@ -110,7 +110,7 @@ def test_one_message_is_biased_by_what_was_left_and_by_nothing_else():
     assert within(error, row - held).all()
 
 
-def test_what_is_left_is_of_each_row_and_receiver_and_waits_for_rows_that_do_not_travel():
+def test_rounding_error_is_stored_per_row_and_receiver_until_the_row_is_sent():
     """With a sampler a row stores its rounding error until it is sent again."""
     x, mail = torch.tensor([[0.0, 0.4, 4.0], [0.0, 1.3, 4.0], [0.0, 2.2, 4.0]]), Mailbox(2)
     whole = Route(peer=1, rows=torch.tensor([2, 0, 1]), ids=torch.tensor([2, 0, 1]), first=None)
@@ -143,7 +143,7 @@ def test_directions_and_exact_rows_are_as_without_it():
     assert fed.channels[0].bytes_payload == plain.channels[0].bytes_payload
 
 
-def test_it_goes_on_from_a_checkpoint_bit_for_bit():
+def test_feedback_resumes_bit_for_bit_from_a_checkpoint():
     seats = [
         WorkerContext(rank=rank, workers=2, seed=0, ids=torch.arange(2), importance=torch.zeros(2)) for rank in range(2)
     ]
@@ -162,7 +162,7 @@ def test_it_goes_on_from_a_checkpoint_bit_for_bit():
         assert not torch.equal(ends[0], ends[2]) or epoch > 3, "without the stored error the results differ"
 
 
-def test_who_weighs_rows_by_theorem_1_refuses_biased_messages():
+def test_assigned_bit_widths_reject_biased_feedback_messages():
     for system in (adaqp(), adaqp_r()):
         with pytest.raises(ValueError, match=r"Assigned assume unbiased codes \(AdaQP Theorem 1\); choose cache D"):
             replace(system, cache=Feedback())
@@ -172,7 +172,7 @@ def test_who_weighs_rows_by_theorem_1_refuses_biased_messages():
         replace(pair, cache=Feedback(direction="forward"))
 
 
-def test_company():
+def test_feedback_accepts_compatible_and_rejects_incompatible_parts():
     with pytest.raises(ValueError, match=r"this exchange sends whole blocks to all; choose exchange Halo\(\) or Repl"):
         replace(cagnet(), cache=Feedback())
     with pytest.raises(ValueError, match=r"fetched again for the backward pass .*choose schedule Synchronous\(\)"):

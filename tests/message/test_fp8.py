@@ -42,7 +42,7 @@ def uneven(count: int, columns: int) -> torch.Tensor:
 
 
 @each("elements", ["e4m3", "e5m2"])
-def test_elements_are_the_nearest_of_the_format_to_what_their_scale_leaves(elements):
+def test_elements_are_rounded_to_the_nearest_scaled_value_of_the_format(elements):
     """By every number of the format: MXFP8's scale by the formula of the specification, FP8's by the largest."""
     x, known = uneven(30, 70), numbers(elements)
     mx, fp = (send(codec(elements=elements), x, 8)[0] for codec in (MXFP8, FP8))
@@ -136,7 +136,7 @@ def test_a_row_that_cannot_be_encoded_is_refused(value):
             assert int(order[refused.value.position]) == 2
 
 
-def test_what_cannot_be_honoured_is_refused():
+def test_fp8_codecs_reject_invalid_settings_and_biased_rounding():
     assert parts_in("codec=mxfp8:elements=e5m2:rounding=stochastic")["codec"] == CODECS[3]
     with pytest.raises(ValueError, match="elements must be 'e4m3' or 'e5m2', got 'e3m4'"):
         MXFP8(elements="e3m4")

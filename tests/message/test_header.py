@@ -66,7 +66,7 @@ def test_other_bytes_and_other_versions_are_refused():
 
 @settings(max_examples=60)
 @given(size=st.integers(1, 20_000), seed=st.integers(0, 99), data=st.data())
-def test_the_checksum_sees_every_byte_and_the_length(size, seed, data):
+def test_checksum_detects_changed_bytes_and_lengths(size, seed, data):
     body = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
     whole = checksum(body)
     assert 0 <= whole < 2**64 and checksum(body.clone()) == whole
@@ -77,7 +77,7 @@ def test_the_checksum_sees_every_byte_and_the_length(size, seed, data):
     assert checksum(torch.cat([body, torch.zeros(4, dtype=torch.uint8)])) != whole or size % 4 == 0
 
 
-def test_the_checksum_sees_rows_that_changed_places():
+def test_checksum_detects_swapped_rows():
     rows = torch.arange(64 * 256, dtype=torch.float32).view(64, 256)
     swapped = rows.clone()
     swapped[[3, 40]] = rows[[40, 3]]
@@ -156,7 +156,7 @@ def every_codec(rank, workers, graph, owner, transport):
 
 
 @each("transport", sorted(TRANSPORTS))
-def test_the_wire_carries_what_the_format_promises_and_a_header_a_message(transport):
+def test_sent_bytes_equal_the_counted_bytes_with_one_header_per_message(transport):
     graph = random_graph(seed=5)
     for results in run_ranks(every_codec, 3, graph, Random(seed=1).assign(graph, 3), transport):
         for result in results:
@@ -192,7 +192,7 @@ def disagreeing(rank, workers, graph, owner):
     return one_exchange(rank, workers, graph, owner, "direct", "forward", Stochastic(), bits, {})
 
 
-def test_workers_that_disagree_about_widths_are_told():
+def test_disagreeing_bit_widths_of_workers_are_reported():
     graph = random_graph(seed=5)
     for error in run_ranks(disagreeing, 2, graph, Random(seed=1).assign(graph, 2)):
         assert "the workers disagree about" in error
@@ -267,7 +267,7 @@ def many(rank, workers, messages):
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 
 
-def test_tags_that_come_once_leave_nothing_behind():
+def test_memory_does_not_grow_with_tags_used_once():
     messages = 300
     for kilobytes in run_ranks(many, 2, messages):
         assert kilobytes < 1024

@@ -66,7 +66,7 @@ def test_no_row_errs_more_than_in_either_code_and_some_less_than_in_each(bits, c
 
 
 @each("bits", NARROW)
-def test_what_is_noted_is_the_variance_at_every_width_whatever_the_row_travels_in(bits):
+def test_row_statistics_give_the_variance_at_every_bit_width(bits):
     x = mixed(64, 200)
     for codec in (LeastVariance(), LeastVariance(rotations=1)):
         if codec.rotations == 1:
@@ -125,7 +125,7 @@ def test_the_gradient_has_no_more_variance_of_gradient_messages_that_chose(bits)
 
 @each("bits", NARROW)
 @each("columns", [4, 7, 8, 15, 20, 32])
-def test_short_rows_err_no_more_than_between_their_ends_whatever_their_shape(bits, columns):
+def test_short_rows_err_no_more_than_with_stochastic_rounding(bits, columns):
     """Gradients of a softmax and spikes, of which few columns have few rotations; a sixth is the tolerance."""
     generator = torch.Generator().manual_seed(columns)
     shares = (2 * torch.randn(200, columns, generator=generator)).softmax(1)

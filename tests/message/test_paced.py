@@ -75,7 +75,7 @@ SIZES = (20_000, 200_000, 1_000_000)
 
 
 @each("transport", sorted(TRANSPORTS))
-def test_messages_take_as_long_as_the_rate_says(transport: str, tmp_path: Path) -> None:
+def test_message_times_follow_from_size_and_rate(transport: str, tmp_path: Path) -> None:
     expected = [size / RATE for size in SIZES]
     for shown, passed in run_ranks(exchange, 2, transport, tmp_path / "board"):
         assert shown == pytest.approx(expected) and passed == pytest.approx(expected)

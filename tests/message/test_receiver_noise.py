@@ -57,7 +57,7 @@ def test_receivers_of_a_row_err_alike_or_apart(noise, alike, cache):
         assert torch.equal(copies[0], copies[1]) == alike
 
 
-def test_each_is_unbiased_whoever_errs_alike():
+def test_noise_per_node_and_per_receiver_is_unbiased():
     graph, repeats = random_graph(30, 200), 400
     for noise in ("node", "receiver"):
         system = replace(fixed_bits(bits=1), partition=Random(), codec=Stochastic(noise=noise))

@@ -132,7 +132,7 @@ def test_the_bias_that_spiky_rows_keep_is_known_and_two_rotations_end_it():
         assert float(twice) < 1.25 * math.sqrt(EDEN[1] / 3000)
 
 
-def test_what_one_spike_or_a_constant_says_is_exact():
+def test_rotated_codes_of_single_spikes_and_constant_rows_are_exact():
     x = torch.zeros(6, 40)
     x[1] = 2.7
     x[2] = -1e-3
@@ -238,7 +238,7 @@ def exchange(rank, workers, graph, owner, codec, bits):
     return came, {int(node): rank for node in shard.halo}
 
 
-def test_both_ends_of_an_exchange_draw_the_same_rotation_whatever_the_workers():
+def test_sender_and_receiver_draw_the_same_rotation():
     """Decoded rows are those of the codec alone, for any sender; gradients are the sum of one from each sender."""
     graph, codec, workers = random_graph(seed=5), Rotated(noise="node"), 3
     owner = Random(seed=1).assign(graph, workers)

@@ -16,7 +16,7 @@ def kept(sampler, **changes):
 
 
 @each("p", [0.01, 0.1, 0.5])
-def test_each_row_is_kept_with_probability_p(p):
+def test_each_row_is_sampled_with_probability_p(p):
     share = kept(BoundarySampling(p=p)).numel() / IDS.numel()
     assert abs(share - p) < 5 * (p * (1 - p) / IDS.numel()) ** 0.5
 
@@ -30,7 +30,7 @@ def test_a_sample_belongs_to_seed_epoch_and_holder():
         assert abs(both - 0.25) < 5 * (0.25 * 0.75 / IDS.numel()) ** 0.5  # samples are independent
 
 
-def test_whether_a_row_is_kept_does_not_depend_on_the_others():
+def test_sampling_of_a_row_does_not_depend_on_other_rows():
     sampler = BoundarySampling(p=0.5)
     some = IDS[::7]
     assert torch.equal(

@@ -94,7 +94,7 @@ def losses(rank: int, workers: int, graph, systems) -> dict[str, tuple]:
     return found
 
 
-def test_rows_that_products_round_anyway_lose_nothing_on_half_the_wire() -> None:
+def test_bfloat16_messages_halve_bytes_without_loss_for_bfloat16_products() -> None:
     """SGC aggregates only rows that are rounded before they are summed."""
     exact = replace(vanilla(), compute=BFloat16Rows())
     short = replace(exact, codec=(BFloat16(), Float32()), bits=(Fixed(bits=16), Fixed(bits=32)))

@@ -31,7 +31,7 @@ def spiky(count: int, columns: int, seed: int = 0) -> torch.Tensor:
 
 @each("bits", [1, 2, 8, 16])
 @each("scale", [1.0, 3e-9, 1e9])
-def test_rows_are_unbiased_whatever_float16_makes_of_their_spikes(bits, scale):
+def test_rows_with_spikes_are_unbiased_despite_float16_rounding(bits, scale):
     """Also gradients far below the range of float16, and spikes between two of its numbers."""
     row = spiky(1, 20)[0] * scale
     draws = of_one_row(Spikes(count=3), row, bits, DRAWS)
@@ -45,7 +45,7 @@ def test_rows_with_hardly_more_columns_than_spikes_are_unbiased(columns):
     assert off_by_errors(of_one_row(Spikes(count=4), row, 2, DRAWS), row) < SURE
 
 
-def test_what_spikes_leave_is_the_row_but_for_float16():
+def test_rest_and_spikes_sum_to_the_original_row():
     x = spiky(50, 33)
     rest, units, places, values = split_spikes(x.clone(), 2)
     assert torch.equal(x.abs().topk(2, 1).indices.sort(1).values, places.sort(1).values)
@@ -67,7 +67,7 @@ def test_constant_rows_are_exact_and_have_no_variance(columns):
         assert torch.equal(noted, torch.zeros(5)), bits
 
 
-def test_one_spike_among_equals_costs_nothing_where_float16_holds_it():
+def test_single_float16_spike_in_a_constant_row_is_exact():
     x = torch.zeros(3, 12)
     x[torch.arange(3), torch.tensor([0, 5, 11])] = torch.tensor([1.5, -96.0, 2.0**-70])
     assert torch.equal(send(Spikes(count=1), x, 1)[0], x)

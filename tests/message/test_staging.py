@@ -59,7 +59,7 @@ def test_staged_bytes_are_the_bytes_sent(name, lazily):
         assert kept[2] == kept[1]  # the third exchange, a smaller one, allocated no new buffer
 
 
-def test_on_the_cpu_nothing_is_copied():
+def test_staging_on_the_cpu_copies_no_tensors():
     send, receive = {1: torch.ones(3, dtype=torch.uint8)}, {1: torch.zeros(3, dtype=torch.uint8)}
     staged = Staged(send, receive, None, HostBuffers())
     assert not staged.copies and staged.on_host

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import random
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ import pytest
 
 from tests.cases import each
 from tests.mutants import __main__ as command
-from tests.mutants.fault import PACKAGE, Fault, wrong_with
+from tests.mutants.fault import PACKAGE, ROOT, Fault, wrong_with
 from tests.mutants.planted import FAULTS
 from tests.mutants.planting import Outcome, plant, plant_all
 from tests.slow_down import HANG_S
@@ -58,6 +60,17 @@ def test_every_record_can_be_planted(fault: Fault) -> None:
     assert fault.why and not fault.why.endswith(".")
 
 
+def test_planted_edits_use_defined_names(tmp_path: Path) -> None:
+    """An edit with an undefined name fails by a NameError, whatever the test asserts."""
+    for number, fault in enumerate(FAULTS):
+        source = (ROOT / fault.place).read_text(encoding="utf-8")
+        (tmp_path / f"edit{number}.py").write_text(source.replace(fault.before, fault.after), encoding="utf-8")
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "--output-format", "concise"]
+    lines = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True).stdout.splitlines()
+    undefined = [FAULTS[int(line.partition("edit")[2].partition(".")[0])].name for line in lines if "F821" in line]
+    assert undefined == []
+
+
 def test_threads_that_check_records_leave_each_other_alone() -> None:
     """Python 3.11 failed when one thread parsed while another's parsing was paused, as by a callback of gc."""
 
@@ -91,7 +104,7 @@ def test_there_are_enough_and_every_room_has_its_own() -> None:
         ({"test": "course/experiments/test_sensitivity.py::test_that_is_gone"}, "::test_that_is_gone is gone"),
     ],
 )
-def test_a_stale_record_is_told_and_nothing_is_run(changes: dict[str, str], words: str) -> None:
+def test_stale_mutant_record_is_reported_and_not_run(changes: dict[str, str], words: str) -> None:
     stale = replace(HARMLESS, **changes)
     assert words in wrong_with(stale)
     outcome = plant(stale)
@@ -99,7 +112,7 @@ def test_a_stale_record_is_told_and_nothing_is_run(changes: dict[str, str], word
 
 
 @pytest.mark.slow
-def test_what_is_not_noticed_is_told_and_why() -> None:
+def test_surviving_mutants_are_reported_with_the_reason() -> None:
     faults = [
         HARMLESS,
         replace(HARMLESS, name="elsewhere", test="theory/test_cost.py::test_overlap_hides_the_shorter_of_both"),

@@ -47,7 +47,7 @@ def _loss_and_gradients(model, g) -> list[torch.Tensor]:
 
 
 @each("name", MODELS)
-def test_every_model_has_between_its_layers_what_it_is_told(name):
+def test_every_model_applies_the_configured_activation_between_layers(name):
     graph, losses = LocalGraph(random_graph(), seed=2), {}
     for activation in (None, *ACTIVATED):
         for norm in ("none",) if name == "dagnn" else ("none", "layer"):
@@ -91,7 +91,7 @@ def test_batches_have_it_too(activation):
         ({"name": "sgc", "activation": "relu"}, "must be omitted for sgc, which has no such setting, got 'relu'"),
     ],
 )
-def test_what_no_model_honours_is_refused(settings, text):
+def test_unsupported_activation_raises_value_error(settings, text):
     with pytest.raises(ValueError, match=text):
         ModelSettings(**settings)
     assert ModelSettings(name="sgc").activation is None
@@ -110,7 +110,7 @@ def test_codes_of_activations_are_of_a_rectifier():
     assert RunConfig(graph="digits", system=system, model=ModelSettings(name="sgc")).model.activation is None
 
 
-def test_a_run_says_what_it_was_and_older_files_mean_a_rectifier():
+def test_activation_is_saved_in_json_and_defaults_to_relu_in_older_files():
     config = gq.configure("digits", model="gat", activation="elu")
     value = json.loads(json.dumps(config.to_json()))
     assert value["model"]["activation"] == "elu" and RunConfig.from_json(value) == config

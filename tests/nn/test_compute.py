@@ -64,7 +64,7 @@ def test_gradients_are_those_of_rounded_operands_and_exact_sums(name: str, more:
 
 @pytest.mark.parametrize("part", [BFloat16Rows(), Int8Rows(), Int8Products(), Int8Products(bits=6, scale="tensor")])
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_every_model_learns(name: str, part) -> None:
+def test_loss_of_every_model_falls_with_reduced_precision_compute(name: str, part) -> None:
     graph = random_graph(nodes=120, edges=400, features=40)
     model = build_model(ModelSettings(name=name, layers=3, hidden=16, dropout=0.2), 40, 4, seed=1)
     local = LocalGraph(graph, products=part.build())
@@ -103,7 +103,7 @@ def test_rows_between_layers_are_bfloat16_and_so_are_their_gradients(name: str) 
 
 @pytest.mark.parametrize(("name", "most"), [("gcn", 0.63), ("gcnii", 0.75), ("graphsage", 0.75), ("gat", 0.8)])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_half_the_bytes_are_kept_but_in_the_layer_before_the_loss(name: str, most: float, workers: int) -> None:
+def test_bfloat16_rows_reduce_the_bytes_saved_for_backward(name: str, most: float, workers: int) -> None:
     """GCN saves 2.1 matrices instead of 4.1 in two layers, and the same one before the loss.
 
     Others save bfloat16 features in addition to the existing ones, and GAT sums of float32.

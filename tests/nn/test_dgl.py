@@ -143,7 +143,7 @@ def test_a_sum_of_rows_of_edges_is_that_of_codes_which_another_product_left() ->
 
 
 @pytest.mark.parametrize("way", ["together", "apart", "measured"])
-def test_heads_are_summed_the_way_that_is_asked_for(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_head_sums_use_the_requested_method(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, ways = _graph(), []
     original = edge_products.head_sums
     monkeypatch.setattr(
@@ -157,7 +157,7 @@ def test_heads_are_summed_the_way_that_is_asked_for(way: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("op", ["add", "dot"])
-def test_numbers_of_edges_are_exact_unless_asked(op: str) -> None:
+def test_edge_logits_are_exact_unless_quantization_is_requested(op: str) -> None:
     graph = _graph()
     x, y = _random(40, 2, 6), _random(40, 2, 6, seed=1)
 
@@ -343,7 +343,7 @@ def test_named_modules_stay_exact_and_parts_can_be_left_out() -> None:
     assert not model._forward_hooks and not model._forward_pre_hooks
 
 
-def test_everything_is_put_back_after_exceptions_too() -> None:
+def test_tango_block_restores_all_patches_also_after_exceptions() -> None:
     before, x = _places(), _random(40, 12)
     model = _TwoLayers("GraphConv", 12, 8, 3)
     with pytest.raises(KeyError, match="inside"), gq.tango(exact=model.last) as block:
@@ -359,7 +359,7 @@ def test_everything_is_put_back_after_exceptions_too() -> None:
     assert _places() == before
 
 
-def test_the_inner_block_counts_and_other_threads_see_nothing() -> None:
+def test_inner_block_counts_products_and_other_threads_are_unaffected() -> None:
     before, x, weight = _places(), _random(9, 12), _random(5, 12, seed=1)
     exact, seen = functional.linear(x, weight), []
     with gq.tango() as outer, gq.tango(bits=4) as inner:
@@ -390,7 +390,7 @@ def test_the_inner_block_counts_and_other_threads_see_nothing() -> None:
     assert _places() == before
 
 
-def test_what_is_not_float32_is_left() -> None:
+def test_tensors_that_are_not_float32_stay_unquantized() -> None:
     graph, x = _graph(), _random(40, 12).double()
     with gq.tango() as block:
         assert torch.equal(functional.linear(x, x[:3]), x @ x[:3].t())

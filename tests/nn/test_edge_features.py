@@ -180,7 +180,7 @@ def test_zeros_are_as_no_features():
         torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-6)
 
 
-def test_memory_of_edges_is_as_said():
+def test_saved_memory_of_edge_layers_matches_the_formula():
     """Messages: one row per edge; attention: two numbers per edge and head; GraphSAGE: nothing."""
     graph = featured(nodes=100, edges=900)
     make = {"edge_features": WIDTH, "generator": torch.Generator().manual_seed(1)}
@@ -229,7 +229,7 @@ def test_workers_in_processes_equal_one():
     assert_all_same(2, {name: (graph, owner, shape(name), SETTINGS) for name in ("gat", "graphsage")})
 
 
-def test_nothing_of_an_edge_travels():
+def test_edge_features_are_not_sent():
     """Bytes of an epoch are those of the graph without features, in number and in kind."""
     graph = featured(directed=True)
     for name in ("gat", "graphsage", "messages"):
@@ -309,7 +309,7 @@ def test_attention_keeps_rows_as_a_cache_has_them(cache):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_a_saved_model_knows_them(tmp_path):
+def test_saved_model_restores_edge_feature_settings_and_logits(tmp_path):
     graph = featured()
     settings = shape("gat")
     model = network(graph, settings)

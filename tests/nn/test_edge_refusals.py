@@ -44,7 +44,7 @@ def test_models_of_nodes_alone_refuse_them(name):
         bare(LocalGraph(graph).open_pass(0, training=False), graph.features)
 
 
-def test_a_model_says_what_it_makes_of_them():
+def test_edge_feature_mode_of_a_registered_model_is_passed_to_new_processes():
     with pytest.raises(ValueError, match=r"edges must be one of \('none', 'sums', 'rows'\), got 'row'"):
         register_model(edges="row")(tests.nn.message_model.messages)
     home = model_home("messages")

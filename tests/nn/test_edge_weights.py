@@ -189,7 +189,7 @@ def test_sampled_neighbours_have_their_weights():
     assert (sums.std(0) > 0).any()
 
 
-def test_the_assigner_sees_weighted_coefficients():
+def test_assigner_uses_weighted_aggregation_coefficients():
     """AdaQP Eq. 12: the weight of a message is the sum of its squared α, here with weights of edges."""
     graph = random_graph(directed=True, weighted=True)
     owner = Random(seed=1).assign(graph, 3)

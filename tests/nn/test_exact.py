@@ -63,7 +63,7 @@ def test_mean_gradients_are_those_of_float64(name: str) -> None:
 
 
 @pytest.mark.parametrize(("bits", "ratio"), [(8, 1.0), (2, 1.0), (4, 0.5)])
-def test_kept_bytes_of_a_gcn_are_the_formula(bits: int, ratio: float) -> None:
+def test_saved_bytes_of_a_gcn_match_the_formula(bits: int, ratio: float) -> None:
     """Two hidden layers of 24, projected first: inputs of two products, of two norms, and two layers of signs."""
     graph, hidden = random_graph(features=40), 24
     shape = ModelSettings(name="gcn", hidden=hidden, layers=3, dropout=0.5)

@@ -165,7 +165,7 @@ def test_the_overlapped_schedule_obeys(transport):
     assert_same(run_ranks(overlapped_on_rank, 3, graph, owner, shape, settings), one_process(graph, shape, settings))
 
 
-def test_kept_layer_0_obeys():
+def test_cached_input_features_match_one_process():
     graph = random_graph()
     shape = ModelSettings(layers=3, hidden=16)
     settings = TrainSettings(input_features="cache")

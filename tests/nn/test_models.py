@@ -130,7 +130,7 @@ def test_dagnn_without_hops_is_a_gated_perceptron():
     torch.testing.assert_close(model(LocalGraph(graph).open_pass(0, training=False), graph.features), gated)
 
 
-def test_dagnn_weighs_what_gcn_sums():
+def test_dagnn_with_closed_gates_outputs_zero():
     """With a permanently closed gate (bias to minus infinity) nothing is left."""
     graph = random_graph()
     model = build_model(ModelSettings(name="dagnn", layers=4, hidden=8), 12, 4, seed=1)
@@ -193,7 +193,7 @@ def test_sgc_projects_or_propagates_first_alike():
 
 
 @each("name", ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"])
-def test_every_model_learns_at_depth_8(name):
+def test_loss_of_every_model_falls_at_depth_8(name):
     """The loss falls by a tenth in 40 steps; with a wrong sign or a missing gradient it would not."""
     graph = random_graph(nodes=120, edges=400)
     model = build_model(ModelSettings(name=name, layers=8, hidden=16, dropout=0.0), 12, 4, seed=1)

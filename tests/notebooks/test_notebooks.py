@@ -61,7 +61,7 @@ def test_a_marked_cell_has_stored_output(path: Path) -> None:
 
 
 @each_notebook
-def test_every_figure_can_be_seen_without_scripts(path: Path) -> None:
+def test_every_figure_has_an_output_that_is_visible_without_scripts(path: Path) -> None:
     for cell in _code(path):
         for output in cell.outputs:
             kinds = set(output.get("data", {}))

@@ -70,7 +70,7 @@ def test_hidden_solutions_are_right(
 
 
 @each_cell
-def test_a_graded_cell_says_what_is_missing(
+def test_unanswered_graded_cell_prints_an_instruction(
     number: str, cell: str, grader: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (source,) = [one.source for one in _cells(number) if f"{cell} = None" in one.source]

@@ -46,7 +46,7 @@ def test_parts_have_the_shards_of_their_cut():
 
 
 @pytest.mark.parametrize("name", sorted(PARTS["partition"]))
-def test_every_partitioner_makes_cuts_that_can_be_kept(name, tmp_path):
+def test_every_partitioner_makes_cuts_that_can_be_saved_and_loaded(name, tmp_path):
     partitioner, graph = PARTS["partition"][name](), random_graph()
     kind = CUTS[getattr(partitioner, "cuts", "nodes")]
     cut = partitioner.cut(graph, 3)

@@ -49,7 +49,7 @@ def parts_of(graph, partitioner, workers):
     return gq.partition(graph, partitioner, workers=workers)
 
 
-def test_metis_cuts_less_than_chance_and_says_nothing(library, capfd):
+def test_metis_cuts_fewer_edges_than_random_and_prints_no_output(library, capfd):
     graph = gq.load("sbm:600,4,12")
     metis, chance = parts_of(graph, METIS(), 4), parts_of(graph, Random(), 4)
     assert metis.cut.library == library and chance.cut.library is None
@@ -61,7 +61,7 @@ def test_metis_cuts_less_than_chance_and_says_nothing(library, capfd):
 _ASKED = {"pymetis": "part_graph", "dgl": "metis_partition_assignment"}
 
 
-def test_what_a_cell_prints_while_a_widget_s_thread_cuts_is_not_lost(library, monkeypatch, capsys):
+def test_output_printed_during_a_cut_in_another_thread_is_not_lost(library, monkeypatch, capsys):
     module = importlib.import_module(library)
     cuts, cutting, printed = getattr(module, _ASKED[library]), threading.Event(), threading.Event()
 
@@ -125,7 +125,7 @@ def test_pymetis_comes_first_and_is_passed_over_where_a_graph_is_too_large_for_i
     assert metis_library(2**31)[0] == "dgl"
 
 
-def test_a_graph_that_neither_takes_is_refused_with_what_would_take_it(monkeypatch):
+def test_error_for_too_large_graph_names_the_alternatives(monkeypatch):
     block(monkeypatch, "dgl")
     rule = r"pymetis: supports fewer than 2,147,483,648 edges.*got 3,000,000,000.*install DGL, or .*Random"
     with pytest.raises(RuntimeError, match=rule):
@@ -174,7 +174,7 @@ def test_a_library_that_is_there_but_broken_is_passed_over(monkeypatch, tmp_path
     assert metis_library()[0] == "dgl"
 
 
-def test_a_kept_cut_says_which_library_made_it(monkeypatch):
+def test_stored_cut_records_the_library_that_made_it(monkeypatch):
     pytest.importorskip("dgl", reason="DGL is not installed")
     graph = gq.load("sbm:200,4,8")
     with monkeypatch.context() as inner:
@@ -185,7 +185,7 @@ def test_a_kept_cut_says_which_library_made_it(monkeypatch):
     assert kept_library(store_shards(graph, Random(), 2)) is None
 
 
-def test_a_run_tells_it_among_its_facts_also_of_a_partition_made_before(monkeypatch, tmp_path):
+def test_run_facts_name_the_partitioner_library_also_for_a_stored_cut(monkeypatch, tmp_path):
     pytest.importorskip("dgl", reason="DGL is not installed")
     with monkeypatch.context() as inner:
         block(inner, "pymetis")

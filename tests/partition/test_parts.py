@@ -56,7 +56,7 @@ def test_shards_are_made_once_and_named_by_content():
     assert len(others) == 3 and folder not in others
 
 
-def test_the_memory_of_a_large_partition_is_said_first(capsys):
+def test_memory_of_a_large_partition_is_printed_in_advance(capsys):
     class Large:
         name, num_nodes, num_edges, num_features = "large", 10**6, 2 * 10**7, 100
 

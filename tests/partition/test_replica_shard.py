@@ -84,7 +84,7 @@ def test_sums_use_the_degrees_of_the_whole_graph():
         assert torch.allclose(found, truth, atol=1e-5), kind
 
 
-def test_it_is_kept_on_disk(tmp_path):
+def test_replica_shard_can_be_saved_and_loaded(tmp_path):
     graph = random_graph(seed=1)
     shard = EdgesAtRandom().cut(graph, 3).shard(graph, 1)
     shard.save(shard_path(tmp_path, 1))

@@ -36,7 +36,7 @@ def test_every_node_has_one_owner(graph, workers, seed):
 
 
 @CHECKED
-def test_every_edge_stands_once_with_its_global_ends(graph, workers, seed):
+def test_every_edge_is_in_one_shard_with_its_global_endpoints(graph, workers, seed):
     found = set()
     for shard in shards_of(graph, workers, seed):
         nodes = torch.cat([shard.owned, shard.halo])
@@ -60,7 +60,7 @@ def test_central_rows_need_no_halo_and_marginal_rows_do(graph, workers, seed):
 
 
 @CHECKED
-def test_what_one_sends_is_what_the_other_expects(graph, workers, seed):
+def test_sent_boundary_rows_match_the_halo_of_the_receiver(graph, workers, seed):
     shards = shards_of(graph, workers, seed)
     for receiver in shards:
         expected = receiver.halo.split(receiver.halo_splits.tolist())

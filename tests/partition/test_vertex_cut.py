@@ -179,7 +179,7 @@ def test_a_home_saves_rows_between_hosts_and_costs_rows_within():
     assert all(each.edge_imbalance < 1.01 for each in (plain, home))
 
 
-def test_a_partitioner_learns_the_hosts_of_the_run():
+def test_partitioner_receives_the_hosts_of_the_run():
     graph = gq.load("rmat:9,8")
     told = EBV(hosts=2)
     assert on_hosts(EBV(), 2) == told and on_hosts(told, 4) == told and on_hosts(RandomEdges(), 2) == RandomEdges()
@@ -225,7 +225,7 @@ def test_bad_settings_of_ebv_are_refused(settings, text):
         replace(EBV(), **settings)
 
 
-def test_hep_without_hubs_streams_nothing_and_with_hubs_alone_is_hdrf():
+def test_hep_without_hubs_only_grows_parts_and_with_only_hubs_is_hdrf():
     graph = gq.load("rmat:9,8")
     edges = undirected(graph)
     none = np.zeros(graph.num_nodes, bool)

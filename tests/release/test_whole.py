@@ -33,7 +33,7 @@ def test_a_whole_wheel_has_no_problems(tmp_path: Path) -> None:
     assert problems_of_wheel(file, cuda=False) == [f"{file.name} must not hold gnnqlab/left_over.py"]
 
 
-def test_what_a_wheel_lacks_is_named(tmp_path: Path) -> None:
+def test_missing_parts_of_a_wheel_are_named(tmp_path: Path) -> None:
     for name in ("gnnqlab/notebooks/00_index.ipynb", "gnnqlab/py.typed", "gnnqlab/cli/kept_help.json"):
         (problem,) = problems_of_wheel(wheel(tmp_path, without=name), cuda=False)
         assert problem.endswith(f" lacks {name}")
@@ -54,6 +54,6 @@ def test_an_sdist_holds_the_sources_and_no_makefile(tmp_path: Path) -> None:
     assert "pyproject.toml" not in lacks and "cuda_ext/tests/codec_fuzz.cpp" in lacks
 
 
-def test_a_wheel_does_not_hang_on_what_its_builder_has() -> None:
+def test_cuda_is_off_by_default_in_wheel_builds() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["scikit-build"]
     assert build["cmake"]["define"]["GNNQLAB_CUDA"] == "OFF"

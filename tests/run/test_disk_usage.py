@@ -25,7 +25,7 @@ def ended(root: Path, *, days: float = 0.0, state: str = "finished") -> Run:
     return Run(folder.path.rename(root / f"2026020{len(runs(root))}-000000-run"))
 
 
-def test_a_run_is_deleted_by_name_and_its_size_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_is_deleted_by_name_and_its_size_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = ended(tmp_path), ended(tmp_path)
     size = disk_usage.disk_bytes(first.folder)
     assert size == sum(path.stat().st_size for path in first.folder.rglob("*") if path.is_file()) > 0
@@ -38,7 +38,7 @@ def test_a_run_is_deleted_by_name_and_its_size_told(tmp_path: Path, capsys: pyte
     assert not first.folder.exists() and [run.id for run in runs(tmp_path)] == [second.id]
 
 
-def test_a_folder_that_vanishes_meanwhile_counts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_deleted_during_the_count_adds_no_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that ends at this moment: its guard removes temporary files."""
     (tmp_path / "run" / "tmp" / "attempt").mkdir(parents=True)
     (tmp_path / "run" / "records").write_text("four")
@@ -54,7 +54,7 @@ def test_a_folder_that_vanishes_meanwhile_counts_nothing(tmp_path: Path, monkeyp
     assert not (tmp_path / "run" / "tmp" / "attempt").exists()
 
 
-def test_an_unknown_name_deletes_nothing_and_names_the_nearest(tmp_path: Path) -> None:
+def test_unknown_run_name_deletes_no_run_and_suggests_the_nearest(tmp_path: Path) -> None:
     run = ended(tmp_path)
     with pytest.raises(ValueError, match=f"got '{run.id}x'; did you mean {run.id}"):
         disk_usage.find_by_name([run.id, f"{run.id}x"], tmp_path)
@@ -91,7 +91,7 @@ def test_a_removal_that_broke_off_is_listed_and_taken_up_again(tmp_path: Path, m
     assert runs(tmp_path) == []
 
 
-def test_the_cache_keeps_graphs_that_a_run_names_and_what_is_being_made(
+def test_prune_cache_retains_graphs_of_runs_and_locked_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cache = tmp_path / "cache"

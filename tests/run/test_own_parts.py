@@ -43,7 +43,7 @@ def test_it_is_the_one_that_was_shared_out(tmp_path: Path, cache: Path, partitio
     assert torch.equal(run.parts().owner, before.owner), "computed again"
 
 
-def test_kept_shards_say_it_and_nothing_is_cut_again(
+def test_parts_of_a_run_use_stored_shards_without_partitioning_again(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = made(tmp_path, "run", "sbm:60,3,6", workers=2)
@@ -52,7 +52,7 @@ def test_kept_shards_say_it_and_nothing_is_cut_again(
     assert run.parts().workers == 2
 
 
-def test_what_is_cut_without_the_links_held_back_has_none(tmp_path: Path, cache: Path) -> None:
+def test_parts_of_a_link_run_exclude_the_held_out_links(tmp_path: Path, cache: Path) -> None:
     run = made(tmp_path, "run", "sbm:60,3,6", workers=2, task="links")
     whole = load("sbm:60,3,6")
     from gnnqlab.run.own_parts import _graph_of
@@ -63,7 +63,7 @@ def test_what_is_cut_without_the_links_held_back_has_none(tmp_path: Path, cache:
     assert run.parts().graph.num_edges == graph.num_edges < whole.num_edges
 
 
-def test_what_cannot_be_found_is_refused(tmp_path: Path, cache: Path) -> None:
+def test_parts_without_shards_or_the_original_graph_raise_value_error(tmp_path: Path, cache: Path) -> None:
     run = made(tmp_path, "young", "sbm:60,3,6", workers=2)
     with pytest.raises(ValueError, match="run young without a record of its shards; wait for its first epoch"):
         run.parts()

@@ -36,7 +36,7 @@ def test_a_run_that_never_got_its_guard_is_no_running_run(tmp_path: Path) -> Non
         run.wait()
 
 
-def test_a_run_whose_workers_train_is_running_though_its_guard_has_not_looked_yet(tmp_path: Path) -> None:
+def test_run_with_training_workers_is_running_before_its_guard_polls(tmp_path: Path) -> None:
     run = made(tmp_path, state="starting", epoch=-1, time=time.time())
     heartbeats = [Heartbeat(run.folder / "heartbeat" / f"rank{rank}", rank) for rank in range(2)]
     assert run.status == "starting" and run.epoch == -1
@@ -56,7 +56,7 @@ def test_a_run_of_another_machine_is_stopped_there(tmp_path: Path) -> None:
     assert ended.stop() is ended  # nothing is left to stop
 
 
-def test_a_run_of_another_machine_is_believed(tmp_path: Path) -> None:
+def test_run_of_another_machine_counts_as_running_and_is_not_cleaned_up(tmp_path: Path) -> None:
     run = made(tmp_path)
     guard = {"place": {"host": "elsewhere"}, "guard": [1, 1], "agent": [1, 1], "workers": {}}
     files.write_json(run.folder / "guard.json", guard)
@@ -125,6 +125,6 @@ def test_a_repr_never_raises(tmp_path: Path) -> None:
     assert "made" in repr(run) and "made" in run._repr_html_()
 
 
-def test_a_report_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+def test_open_report_without_a_report_raises_runtime_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="has no report yet, got status finished"):
         made(tmp_path, state="finished").open_report()

@@ -94,7 +94,7 @@ def assert_is_a_gcn(run: gq.Run, graph: gq.Graph) -> None:
     torch.testing.assert_close(run.predict().double(), logits, rtol=1e-5, atol=1e-5)
 
 
-def test_a_run_that_goes_on_from_a_checkpoint_has_the_model_of_one_that_was_not_broken_off(tmp_path: Path) -> None:
+def test_resumed_run_has_the_same_model_as_an_uninterrupted_run(tmp_path: Path) -> None:
     graph = random_graph(seed=5)
     straight = made(tmp_path, "straight", graph, workers=1, checkpoint_every=2, epochs=4)
     first = made(tmp_path, "first", graph, workers=1, checkpoint_every=2, epochs=2)
@@ -162,7 +162,7 @@ def test_another_graph_is_predicted_and_one_of_other_features_refused(tmp_path: 
         run.embeddings(2)
 
 
-def test_a_graph_that_is_gone_or_has_changed_is_said_so(tmp_path: Path) -> None:
+def test_predict_with_a_missing_or_changed_graph_raises_value_error(tmp_path: Path) -> None:
     graph, path = random_graph(seed=9), tmp_path / "graph"
     graph.save(path)
     run = made(tmp_path, "one", str(path), workers=1)
@@ -189,7 +189,9 @@ def test_a_graph_that_is_gone_or_has_changed_is_said_so(tmp_path: Path) -> None:
         ("failed", False, "got failed run old: it ended before the model was written; launch it again$"),
     ],
 )
-def test_a_run_without_a_model_is_said_so(tmp_path: Path, state: str, checkpoint: bool, text: str) -> None:
+def test_run_without_a_model_raises_runtime_error_with_the_reason(
+    tmp_path: Path, state: str, checkpoint: bool, text: str
+) -> None:
     run = made(tmp_path, "old", "digits", workers=1)
     if checkpoint:
         (run.folder / "checkpoints").mkdir()
@@ -215,7 +217,7 @@ def test_a_run_that_is_stopped_has_a_model(tmp_path: Path) -> None:
     assert score(run.predict(), graph, graph.test_mask) == pytest.approx(recorded.test_score[epoch], abs=1e-6)
 
 
-def test_a_model_that_cannot_be_written_is_told_and_the_run_ends_well(tmp_path: Path) -> None:
+def test_failure_to_write_the_model_is_reported_and_the_run_finishes(tmp_path: Path) -> None:
     run = made(tmp_path, "full", random_graph(seed=11), workers=1)
     (run.folder / MODEL).mkdir()
     (run.folder / MODEL / "in the way").touch()

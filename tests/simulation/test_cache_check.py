@@ -32,6 +32,6 @@ def test_a_larger_epsilon_errs_more_and_sends_less_and_none_errs_not() -> None:
     assert shares[0] > shares[1] > shares[2]
 
 
-def test_what_makes_no_descent_is_refused() -> None:
+def test_cache_error_with_zero_epochs_raises_value_error() -> None:
     with pytest.raises(ValueError, match="epochs and looks must be at least 1"):
         gq.theory.cache_error(load("sbm:80,3,6"), epochs=0)

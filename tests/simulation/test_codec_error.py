@@ -21,7 +21,7 @@ def spiky(count: int) -> torch.Tensor:
     return rows
 
 
-def test_bias_is_told_from_noise():
+def test_codec_error_separates_bias_from_noise():
     """One rotation of two spikes is random in its signs only: all of its error is orthogonal, half of the norm."""
     once, twice = (codec_error(gq.codecs.Rotated(rotations=turns), spiky(60), 1, draws=40) for turns in (1, 2))
     assert once.bias == pytest.approx(0.5, abs=0.03) and once.squared == pytest.approx(0.25, abs=0.03)

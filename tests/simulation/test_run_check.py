@@ -46,7 +46,7 @@ def test_the_heading_names_weights_that_pass_their_bound():
     assert heading(1.2, 1.5, 2.7).endswith("of all weights together is exceeded, that of 0.w, 1.w is exceeded")
 
 
-def test_what_cannot_be_checked_is_refused():
+def test_check_rejects_unsupported_settings():
     with pytest.raises(ValueError, match="input_features 'resend'"):
         check(config(fixed_bits(bits=4), train=TrainSettings(input_features="cache")))
     with pytest.raises(ValueError, match="repeats must be at least 2"):

@@ -138,7 +138,7 @@ def test_biased_messages_are_none_of_theorem_3(changes, reason):
         gq.theory.check(config, repeats=2)
 
 
-def test_exact_rows_are_unbiased_whatever_is_fed_back_and_given_widths_are_asked_too():
+def test_exact_rows_with_feedback_have_zero_bound_and_given_bits_are_checked():
     exact = replace(vanilla(), partition=Random(), cache=Feedback(), codec=Stochastic())
     frame = gradient_variance(random_graph(), exact, shape("gcn"), workers=2, repeats=2)
     assert (frame["bound"] == 0).all()

@@ -143,7 +143,7 @@ def test_every_system_is_made_from_the_command_line(monkeypatch):
 
 @each("axis", sorted(PARTS))
 @each("junk", ["junk", 42, None, object(), gq.System])
-def test_what_is_no_part_is_refused(axis, junk):
+def test_value_that_is_no_part_of_the_axis_raises_value_error(axis, junk):
     with pytest.raises(ValueError, match=f"{axis} must be a part of that axis.*got .*choose"):
         replace(gq.systems.vanilla(), **{axis: junk})
 
@@ -167,7 +167,7 @@ IMPOSSIBLE = [
 
 
 @each(("axes", "text"), IMPOSSIBLE)
-def test_impossible_company_is_refused_with_rule_value_and_way_out(axes, text):
+def test_error_for_incompatible_parts_has_rule_value_and_alternative(axes, text):
     with pytest.raises(ValueError, match=text):
         replace(gq.systems.vanilla(), **axes)
 
@@ -211,7 +211,7 @@ def prepared(root: Path, graph: str, workers: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
-def test_every_system_trains_stops_goes_on_and_is_compared(workers, tmp_path):
+def test_every_system_trains_stops_resumes_and_is_compared(workers, tmp_path):
     graph = gq.configure(random_graph(seed=2)).graph
     prepared(tmp_path, graph, workers)
     run_ranks(train_all, workers, graph, str(tmp_path))

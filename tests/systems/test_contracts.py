@@ -59,7 +59,7 @@ def test_no_member_of_a_part_is_read_by_getattr_or_hasattr() -> None:
     assert [each for each in asked() if each[2] in known] == []
 
 
-def test_rooms_of_the_axes_ask_nothing_else_by_getattr_or_hasattr() -> None:
+def test_axis_packages_use_getattr_and_hasattr_only_for_known_exceptions() -> None:
     assert {(file, name) for file, _, name in asked() if file.split("/")[0] in AXES} == OTHERS
 
 
@@ -70,7 +70,7 @@ def test_every_part_derives_from_the_base_class_of_its_axis() -> None:
             assert issubclass(kind, BASES[axis]) and not missing(kind(), BASES[axis]), (axis, name)
 
 
-def test_every_member_says_what_it_is() -> None:
+def test_every_member_of_a_base_class_has_a_docstring() -> None:
     for base in BASES.values():
         for name in members(base):
             member = inspect.getattr_static(base, name, None)
@@ -171,7 +171,7 @@ def test_a_part_without_the_base_class_trains(axis: str) -> None:
     assert (losses == usual) == (axis in ("cache", "schedule", "compute"))
 
 
-def test_defaults_do_not_replace_what_a_class_or_an_instance_has() -> None:
+def test_complete_does_not_replace_existing_attributes() -> None:
     class Mine:
         steerable = ("share",)
 

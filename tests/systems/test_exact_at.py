@@ -43,7 +43,7 @@ def test_a_codec_without_32_bits_is_refused():
 
 
 @each(("points", "text"), [((), "points must name at least one point"), (("backward1",), "got 'backward1'")])
-def test_what_is_no_point_is_refused(points, text):
+def test_invalid_point_raises_value_error(points, text):
     for system in (fixed_bits(), replace(fixed_bits(), bits=(Fixed(bits=2), Fixed(bits=4)))):
         with pytest.raises(ValueError, match=text):
             exact_at(system, *points)
@@ -55,7 +55,7 @@ def test_a_systems_name_is_no_system():
             exact_at(named, "forward")
 
 
-def test_a_command_line_says_it_around_the_systems_own_bits():
+def test_exact_at_in_a_command_line_wraps_the_bits_of_the_system():
     parts = parts_in("bits=exact-at:points=backward 1+forward 0:since=30")
     plain = configure("digits", system="fixed-bits", bits=2)
     asked = replace(plain, system=replaced(plain.system, parts))

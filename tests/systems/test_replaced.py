@@ -23,7 +23,7 @@ from tests.cases import each
 
 
 @each(("axis", "name"), [(axis, name) for axis, parts in PARTS.items() for name in parts])
-def test_every_part_is_said_and_read_again(axis: str, name: str) -> None:
+def test_every_part_survives_conversion_to_words_and_back(axis: str, name: str) -> None:
     part = PARTS[axis][name]()
     said = words_of(axis, part)
     assert said is not None and said.startswith(f"{axis}={name}")

@@ -14,7 +14,7 @@ from gnnqlab.systems import SYSTEMS, System
 from gnnqlab.systems.settings import settings_of
 
 
-def test_every_setting_of_every_recipe_has_an_option_a_text_and_what_bounds_it():
+def test_every_recipe_setting_has_an_option_a_help_text_and_bounds():
     for recipe in SYSTEMS.values():
         for setting in settings_of(recipe):
             assert setting.option and setting.help, (recipe, setting)
@@ -38,7 +38,7 @@ def test_options_that_differ_from_their_settings():
     }
 
 
-def test_what_a_recipe_says_goes_before_what_its_part_says():
+def test_recipe_annotations_override_those_of_its_part():
     def coarse(*, bits: Annotated[int, Range(1, 4), Option("coarse-bits"), "How coarse."] = 2) -> System:
         return replace(SYSTEMS["vanilla"](), codec=Stochastic(), bits=Fixed(bits=bits))
 

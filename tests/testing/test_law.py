@@ -59,7 +59,7 @@ def test_a_builder_by_name_need_not_be_registered():
         ("starts_by_chance", 2, "last, drawn twice from one seed,"),
     ],
 )
-def test_what_breaks_the_law_is_named(name, workers, tensor):
+def test_error_for_broken_law_names_workers_and_tensor(name, workers, tensor):
     broken = broken_by(name, workers=(workers,))
     assert broken is not None and (broken.workers, broken.tensor) == (workers, tensor)
     assert not broken.difference <= broken.tolerance

@@ -83,7 +83,7 @@ def test_pairs_are_fitted_apart_and_refreshed_apart():
     assert fresh.theta_s_per_byte[1, 0] == cost.theta_s_per_byte[1, 0]
 
 
-def test_refresh_leaves_out_sizes_seen_too_rarely():
+def test_update_ignores_sizes_with_too_few_samples():
     cost = LinkCost.uniform(2, bytes_per_s=1e8, latency_s=1e-4)
     same = cost.updated({(0, 1): [(5000, 9.0)] * 4})
     assert (same.theta_s_per_byte == cost.theta_s_per_byte).all() and (same.gamma_s == cost.gamma_s).all()
@@ -107,7 +107,7 @@ def test_ring_rounds_are_those_of_the_transport():
     assert all_at_once_s(cost, sent) == exchange_s(cost, sent) == max(leaving)
 
 
-def test_the_busiest_end_may_be_a_receiver_and_directions_are_told_apart():
+def test_all_at_once_time_uses_the_busiest_end_in_each_direction():
     cost = LinkCost.uniform(3, bytes_per_s=2.0, latency_s=0.5)
     into_one = np.array([[0.0, 8.0, 0.0], [0.0, 0.0, 2.0], [0.0, 8.0, 0.0]])
     # Each of the two senders is busy for 4.5 s, the common receiver for 9.
@@ -122,7 +122,7 @@ def test_the_busiest_end_may_be_a_receiver_and_directions_are_told_apart():
     assert all_at_once_s(slow_out, into_one.T) == 8 + 8
 
 
-def test_a_pair_without_messages_costs_nothing():
+def test_pair_without_messages_has_zero_cost():
     cost = LinkCost.uniform(2, bytes_per_s=1.0, latency_s=5.0)
     assert ring_s(cost, [[0, 0], [0, 0]]) == 0 and all_at_once_s(cost, [[0, 2], [0, 0]]) == 7
     assert ring_round_s(LinkCost.uniform(1, bytes_per_s=1.0), [[0.0]]).size == 0

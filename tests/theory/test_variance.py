@@ -44,7 +44,7 @@ def decoded(rows_KD: torch.Tensor, bits: int, repeats: int) -> torch.Tensor:
 
 @each("bits", WIDTHS)
 @each("kind", ["normal", "relu"])
-def test_theorem_1_is_what_the_codec_does(bits, kind):
+def test_theorem_1_moments_match_the_decoded_rows(bits, kind):
     rows = normal(24, 40)
     rows = torch.relu(rows) if kind == "relu" else rows
     repeats = 500

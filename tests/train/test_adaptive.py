@@ -42,7 +42,7 @@ def checkpoint(run, epoch):
     return read_checkpoint(run.folder / "checkpoints" / f"epoch-{epoch:06d}.safetensors")
 
 
-def test_a_part_of_ones_own_adapts_in_a_launched_run_and_goes_on_from_a_checkpoint(tmp_path):
+def test_custom_callback_adapts_a_launched_run_and_resumes_from_a_checkpoint(tmp_path):
     # The workers contribute 1 and 2 in each epoch: 21 >= 20 after epoch 6, so 8 bits from epoch 7 on.
     straight = gq.launch("digits", system=system(), epochs=10, checkpoint_every=4, **SETTINGS, out=tmp_path, wait=True)
     assert straight.status == "finished", straight.errors
@@ -117,7 +117,7 @@ class Wants(Adaptive):
         return self.said
 
 
-def test_everybody_is_told_what_it_asked_for():
+def test_each_callback_receives_the_reductions_it_requested():
     first = Wants("first", {"a": "sum", "b": "max"}, {"a": 1.0, "b": None})
     second = Wants("second", {"b": "max", "a": "sum"}, {"a": 2.0, "b": 3.0})
     wanted = ScalarReduction([first, Wants("nothing", {}), second], workers=2)
@@ -135,7 +135,7 @@ def test_everybody_is_told_what_it_asked_for():
         ({"a": "sum"}, {"a": None}, "toy must return a number for the sum 'a', got None"),
     ],
 )
-def test_what_is_not_said_is_refused(wants, said, text):
+def test_missing_or_invalid_reduction_values_raise_value_error(wants, said, text):
     with pytest.raises(ValueError, match=text):
         ScalarReduction([Wants("toy", wants, said)], workers=1).collect_local(None)
 
@@ -186,7 +186,7 @@ class Steers(Adaptive):
         self.taken.append((settings, version))
 
 
-def test_settings_of_any_axis_are_steered_and_only_by_whom_they_concern(tmp_path):
+def test_steered_settings_reach_only_the_callbacks_of_their_axis(tmp_path):
     whole = replace(make_system("fixed-bits"), schedule=Hesitant())
     assert steered(whole, {"patience": 3, "bits": 4}) == replace(
         whole, bits=Fixed(bits=4), schedule=Hesitant(patience=3)
@@ -217,7 +217,7 @@ def test_one_name_cannot_mean_two_settings():
         steered(replace(make_system("fixed-bits"), schedule=Ambiguous()), {"bits": 4})
 
 
-def test_a_codec_says_how_many_parameter_bytes_a_row_has():
+def test_param_bytes_of_a_codec_match_its_message_layout():
     for codec in (Float32(), Stochastic(), Stochastic(parameters="bfloat16"), Stochastic(parameters="bfloat16-after")):
         for bits in codec.widths:
             assert codec.param_bytes(bits, 5) == codec.layout(bits, 3, 5).param_bytes / 3

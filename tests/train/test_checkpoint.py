@@ -49,7 +49,7 @@ def equal(one, other):
     )
 
 
-def test_what_is_written_comes_back(tmp_path):
+def test_written_checkpoint_is_read_back_unchanged(tmp_path):
     write_checkpoint(tmp_path / "one", some())
     assert equal(read_checkpoint(tmp_path / "one"), some())
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
@@ -83,7 +83,7 @@ def test_torn_and_changed_files_are_refused(tmp_path):
             assert set(map(tuple, (t.shape for t in read.tensors.values()))) == {(7,), (), (3,), (0,), (2, 2)}
 
 
-def test_the_newest_whole_one_is_taken_and_two_are_kept(tmp_path, capsys):
+def test_newest_intact_checkpoint_is_used_and_two_are_retained(tmp_path, capsys):
     keeper = Checkpoints(tmp_path)
     for epoch in (2, 4, 6):
         state = some(epoch)
@@ -108,7 +108,7 @@ def test_a_checkpoint_of_an_earlier_version_is_refused_not_passed_over(tmp_path)
         newest_checkpoint(tmp_path)
 
 
-def test_state_is_copied_before_training_goes_on(tmp_path):
+def test_checkpoint_copies_the_state_before_training_continues(tmp_path):
     keeper, values = Checkpoints(tmp_path), torch.zeros(1 << 20)
     keeper.save(1, {"values": values}, {})
     values.fill_(1.0)
@@ -116,7 +116,7 @@ def test_state_is_copied_before_training_goes_on(tmp_path):
     assert not newest_checkpoint(tmp_path).tensors["values"].any()
 
 
-def test_a_failure_is_told_and_leaves_nothing(tmp_path):
+def test_failed_checkpoint_is_reported_by_finish_and_raised_by_write(tmp_path):
     (tmp_path / "checkpoints").write_text("in the way")
     keeper = Checkpoints(tmp_path)
     assert keeper.save(1, {"values": torch.zeros(3)}, {}) is None
@@ -158,7 +158,7 @@ def final(run, epoch=12):
     return read_checkpoint(run.folder / "checkpoints" / f"epoch-{epoch:06d}.safetensors")
 
 
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
+def test_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch):
     settings = {"system": "fixed-bits", "gradients": "bfloat16"}
     straight = gq.launch("digits", **SETTINGS, **settings, out=tmp_path, wait=True)
     monkeypatch.setenv("GNNQLAB_FAULT", json.dumps({"kind": "kill", "rank": 1, "phase": "wait", "epoch": 10}))
@@ -187,7 +187,7 @@ def equal_but_time(one, other):
     return equal(one, other)
 
 
-def test_an_assignment_goes_on_too_also_one_that_was_under_way(tmp_path):
+def test_resumed_run_continues_pending_and_active_assignments(tmp_path):
     # Measured after epoch 1, in force from epoch 3: after 2 epochs the assignment is pending. 8 bits, the first
     # bit-width, is left out: with the measured speed of the links it may be the best everywhere.
     settings = {**SETTINGS, **ADAQP, "bit_widths": (2, 4), "epochs": 2, "checkpoint_every": 2}
@@ -253,7 +253,7 @@ def ended(root, epoch=None, **settings):
     return run
 
 
-def test_what_cannot_be_resumed_is_refused(tmp_path):
+def test_resume_of_an_unsuitable_run_raises_an_error(tmp_path):
     with pytest.raises(ValueError, match="has no checkpoint to resume from; launch runs with checkpoint_every"):
         ended(tmp_path).resume()
     with pytest.raises(ValueError, match="has trained 2 epochs already, got epochs 2; pass a larger number"):
@@ -264,7 +264,7 @@ def test_what_cannot_be_resumed_is_refused(tmp_path):
         gq.resume(running, epochs=4)
 
 
-def test_a_run_of_several_machines_says_that_it_goes_on_on_one(tmp_path, monkeypatch):
+def test_resume_of_a_multi_machine_run_warns_that_it_uses_one_machine(tmp_path, monkeypatch):
     monkeypatch.setattr("gnnqlab.launch.continuation.launch", lambda config, **settings: "launched")
     old = ended(tmp_path, epoch=1)
     with warnings.catch_warnings():
@@ -298,7 +298,7 @@ def keeper_of(run, config):
     )
 
 
-def test_what_belongs_to_rows_of_another_cut_is_refused_and_what_does_not_goes_on(tmp_path):
+def test_resume_on_another_partition_is_refused_only_with_per_row_state(tmp_path):
     settings = {"hidden": 8, "workers": 2, "epochs": 4, "checkpoint_every": 4}
     for system, of_rows in (({**ADAQP, "period": 2}, ["assignment"]), ({"system": "vanilla"}, [])):
         run = gq.launch("sbm:60,3,6", **settings, **system, out=tmp_path, wait=True)

@@ -22,7 +22,7 @@ def test_phases_add_up_to_the_wall():
     assert {name: spent for name, spent in seconds.items() if spent} == {"dense": 5, "wait": 2, "other": 8}
 
 
-def test_a_whole_phase_claims_what_is_inside():
+def test_inclusive_phase_counts_the_time_of_inner_phases():
     now = [0.0]
     clock = PhaseTimer(timer=lambda: now[0])
     with clock.open_inclusive("evaluate"), clock("central"):
@@ -31,7 +31,7 @@ def test_a_whole_phase_claims_what_is_inside():
     assert seconds["evaluate"] == 1 and seconds["central"] == 0
 
 
-def test_waiting_is_seen_inside_a_whole_phase():
+def test_waiting_inside_an_inclusive_phase_is_reported():
     beats = []
     clock = PhaseTimer(beats.append)
     with clock.open_inclusive("evaluate"), clock("wait"):

@@ -33,7 +33,7 @@ from tests.cases import each
         {"task": "links", "num_negatives": 3, "decoder": "mlp", "embedding": 24, "val_share": 0.0},
     ],
 )
-def test_json_loses_nothing(settings):
+def test_configuration_survives_json(settings):
     config = gq.configure("digits", **settings)
     assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
@@ -95,7 +95,7 @@ def test_bad_values_are_refused_with_rule_and_value(settings, text):
         gq.configure("digits", **settings)
 
 
-def test_how_often_is_settled_by_the_system_where_nobody_says():
+def test_default_evaluation_interval_depends_on_the_system():
     assert gq.configure("digits").train.evaluate_every == 1
     for system in ("pipegcn", "sylvie"):
         config = gq.configure("digits", system=system)
@@ -223,7 +223,7 @@ def test_every_setting_of_a_run_has_an_option_or_changes_no_result(section):
     assert command_of(dataclasses.replace(plain, launch=launch)) == command_of(plain)
 
 
-def test_a_run_keeps_what_its_recipe_was_told():
+def test_configuration_stores_the_settings_of_its_recipe():
     config = gq.configure("digits", system="adaqp", lam=0.3, bit_widths=(2, 8), partition="random", seed=4)
     value = json.loads(json.dumps(config.to_json()))
     assert value["recipe"] == {"name": "adaqp", "lam": 0.3, "bit_widths": [2, 8]}
@@ -241,7 +241,7 @@ def test_a_run_keeps_what_its_recipe_was_told():
     assert RecipeCall("own", {"codec": gq.codecs.Float32()}).to_json() is None
 
 
-def test_a_file_from_before_recipes_were_kept_has_its_line():
+def test_older_file_without_recipe_still_has_a_command_line():
     config = gq.configure("digits", system="sylvie", bound=3, model="gat", heads=2)
     value = json.loads(json.dumps(config.to_json()))
     del value["recipe"]
@@ -254,7 +254,7 @@ def test_a_file_from_before_recipes_were_kept_has_its_line():
     assert value["model"].keys() - config.to_json()["model"].keys() == {"initial_share", "identity_decay", "jump"}
 
 
-def test_what_no_line_can_make_has_no_line():
+def test_system_that_the_command_line_cannot_express_has_no_command():
     changed = dataclasses.replace(gq.systems.fixed_bits(), schedule=gq.schedules.Overlapped())
     assert command_of(gq.configure("digits", system=changed)) is None
     later = dataclasses.replace(gq.systems.adaqp(), bits=Assigned(first=5))
@@ -282,7 +282,7 @@ def test_workers_of_a_host_make_the_number_of_workers():
         gq.configure("digits", workers=3, workers_per_host=2)
 
 
-def test_what_knows_the_loss_of_nodes_alone_refuses_links(capsys):
+def test_node_only_functions_reject_link_prediction(capsys):
     config = gq.configure("sbm:60,3,6", task="links")
     for what, ask in {
         "gq.probe": lambda: gq.probe("sbm:60,3,6", task="links"),
@@ -296,7 +296,7 @@ def test_what_knows_the_loss_of_nodes_alone_refuses_links(capsys):
     assert "--mini-batch supports task 'nodes' only" in capsys.readouterr().err
 
 
-def test_a_command_says_the_task(made_by):
+def test_command_contains_the_link_prediction_task(made_by):
     config = gq.configure("digits", task="links", num_negatives=2, test_share=0.2)
     line = "gnnqlab train --graph digits --system vanilla --model gcn --workers 2 --epochs 60"
     assert command_of(config) == f"{line} --task links --test-share 0.2 --num-negatives 2"

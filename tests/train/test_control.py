@@ -80,7 +80,7 @@ class Remembers(Adaptive):
         self.settings.append(settings)
 
 
-def test_a_broken_file_is_refused_in_words_and_changes_nothing(tmp_path):
+def test_invalid_control_file_is_reported_and_changes_no_settings(tmp_path):
     policy = Remembers()
     control = Control(tmp_path, 0, make_system("adaqp"), distributed=False).register_callbacks({"bits": [policy]})
     assert not control.has_update()
@@ -100,7 +100,7 @@ def test_a_broken_file_is_refused_in_words_and_changes_nothing(tmp_path):
     assert not control.has_update()
 
 
-def test_a_checkpoint_can_be_asked_for(tmp_path):
+def test_checkpoint_can_be_requested_by_a_file(tmp_path):
     policy = Remembers()
     control = Control(tmp_path, 0, make_system("vanilla"), distributed=False).register_callbacks({"bits": [policy]})
     (tmp_path / CHECKPOINT_NOW).touch()
@@ -143,7 +143,7 @@ def told(run):
     return [event for event in run.events if event["event"] == "control"]
 
 
-def test_a_launched_run_is_steered_and_says_so(tmp_path):
+def test_launched_run_applies_and_records_new_settings(tmp_path):
     # λ = 1 gives time no weight: before the change, rows that vary have 8 bits, however slow the link is.
     settings = {"system": "adaqp", "lam": 1.0, "epochs": 20_000, "evaluate_every": 0, "hidden": 16}
     with gq.launch("digits", **settings, out=tmp_path) as run:

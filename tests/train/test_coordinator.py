@@ -113,7 +113,7 @@ def test_staleness_is_bounded():
     assert "3 stale epochs in a row, 3 are allowed" in said
 
 
-def test_every_decision_says_when_and_why():
+def test_every_decision_has_its_epoch_and_reason():
     made = Coordinator()
     feed(made, [10.0, 6.0, 4.0])
     assert made.decisions == [
@@ -123,7 +123,7 @@ def test_every_decision_says_when_and_why():
     ]
 
 
-def test_a_time_that_nobody_knows_is_the_one_told_last_or_else_next():
+def test_unknown_epoch_time_uses_the_last_or_next_measured_one():
     descent = Descent(momentum=0.0, delta=1)
     told = [descent.add(loss, epoch_s) for loss, epoch_s in [(8.0, None), (4.0, None), (3.0, 2.0), (1.0, None)]]
     assert told == [None, None, (4 / 2, 1 / 2), (1 / 2, 2 / 2)]
@@ -213,7 +213,7 @@ def told_of(rank, workers, graph, owner, evaluations):
     return known
 
 
-def test_seconds_of_an_epoch_that_is_not_like_the_others_are_not_told():
+def test_times_of_atypical_epochs_are_not_reported():
     graph = random_graph()
     for known in run_ranks(told_of, 2, graph, Random(seed=1).assign(graph, 2), ((), (2, 6), range(8))):
         assert known[0] == [False] + [True] * 7
@@ -221,7 +221,7 @@ def test_seconds_of_an_epoch_that_is_not_like_the_others_are_not_told():
         assert known[2] == [False, False] + [True] * 6  # every epoch follows one, so all count
 
 
-def test_one_that_does_not_know_its_seconds_is_believed():
+def test_unknown_time_of_one_worker_makes_the_maximum_unknown():
     slots = Slots(maxima=1, workers=3)
     for seconds, longest in (([1.0, 3.0, 2.0], 3.0), ([1.0, None, 2.0], None)):
         summed = torch.zeros(slots.count)
@@ -232,7 +232,7 @@ def test_one_that_does_not_know_its_seconds_is_believed():
         assert slots.read(summed) == (1.5, False, (), (longest,))
 
 
-def test_only_what_watches_has_somebody_to_watch():
+def test_descent_callback_exists_only_for_systems_that_use_it():
     graph = random_graph()
     shard = build_shard(graph, Random(seed=1).assign(graph, 1), 0, 1)
     for system, names in (

@@ -89,7 +89,7 @@ def opposite():
     return run_ranks(opposite_gradients, 2)
 
 
-def test_what_is_not_finite_is_refused(opposite):
+def test_error_for_nonfinite_gradients_names_the_rank(opposite):
     for rank, (_, said) in enumerate(opposite):
         assert said.startswith(
             f"gradients must be finite to be summed as codes, rank {rank} got NaN or Inf in step 100"

@@ -49,7 +49,7 @@ def test_a_growing_file_is_read_on_from_its_last_whole_line(tmp_path: Path) -> N
     assert lines.poll() == [{"a": 5}], "a shorter file is a new one"
 
 
-def test_only_the_newest_bytes_are_read_where_that_is_asked(tmp_path: Path) -> None:
+def test_poll_with_a_limit_reads_only_the_newest_bytes(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("".join(f'{{"a":{number:3}}}\n' for number in range(100)))
     lines = JsonLinesTail(path)
@@ -81,7 +81,7 @@ def test_lines_are_found_by_a_value_that_ascends(tmp_path: Path) -> None:
     assert list(lines_at(path, "epoch", range(2000))) == lines
 
 
-def test_a_value_is_found_wherever_it_stands_in_its_line(tmp_path: Path) -> None:
+def test_lines_at_finds_the_value_anywhere_in_a_line(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     lines = [{"rows": [{"epoch": 7}], "epoch": epoch} for epoch in range(100)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -37,7 +37,7 @@ def test_tensors_count_until_the_last_one_on_their_memory_is_gone():
     assert ledger.at_peak["rows"] == 1600 and ledger.at_peak["buffers"] == 7
 
 
-def test_what_autograd_keeps_is_told_apart():
+def test_tensors_saved_by_autograd_are_counted_separately():
     ledger = MemoryTracker()
     weight = torch.ones(8, 8, requires_grad=True)
     ledger.enter(weight, "weights", fixed=True)
@@ -74,7 +74,7 @@ def counted(rank: int, workers: int, graph, owner, folder: Path) -> None:
 CASES = [(model, name) for model in ("graphsage", "gat") for name in ("vanilla", "sar")]
 
 
-def test_workers_say_how_many_halo_rows_they_held(tmp_path: Path):
+def test_recorded_halo_bytes_of_vanilla_exceed_those_of_sar(tmp_path: Path):
     """Compare the halo bytes of Vanilla, attention and SAR.
 
     Vanilla holds the halos of all layers, attention those of all layers and their gradients. SAR holds the halo of one

@@ -12,7 +12,7 @@ from gnnqlab.train.config.configure import configure
 from gnnqlab.train.memory import has_large_pages, large_pages
 
 
-def test_what_the_environment_says_stands() -> None:
+def test_large_pages_preserves_existing_glibc_tunables() -> None:
     assert large_pages({"GLIBC_TUNABLES": "glibc.malloc.check=1"}) == {
         "GLIBC_TUNABLES": "glibc.malloc.check=1:glibc.malloc.hugetlb=1"
     }

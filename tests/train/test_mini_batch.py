@@ -161,7 +161,7 @@ def test_a_loss_that_is_not_finite_ends_the_training():
     trainer.close()
 
 
-def test_what_cannot_be_is_refused():
+def test_mini_batches_reject_unsupported_models_and_settings():
     graph, owner = the_graph(), torch.zeros(67, dtype=torch.int64)
     with pytest.raises(ValueError, match="mini-batches support the models gcn, graphsage, gat, got sgc"):
         MiniBatchTrainer(graph, graph.features, owner, ModelSettings(name="sgc", layers=2), SETTINGS, USUAL)

@@ -20,7 +20,7 @@ def written(folder: Path, model: nn.Module, epoch: int = 7) -> str | None:
     return ModelFile(folder, SETTINGS, model, num_nodes=9, num_features=5, num_classes=3).write(epoch)
 
 
-def test_names_types_and_what_the_file_says(tmp_path: Path) -> None:
+def test_model_file_has_names_types_and_metadata(tmp_path: Path) -> None:
     model = build_model(SETTINGS, 5, 3, seed=1)
     assert written(tmp_path, model) is None
     assert [path.name for path in tmp_path.iterdir()] == [MODEL]
@@ -42,7 +42,7 @@ def test_the_package_safetensors_reads_it(tmp_path: Path) -> None:
         assert all(torch.equal(file.get_tensor(name), value) for name, value in model.state_dict().items())
 
 
-def test_types_are_kept_into_the_model(tmp_path: Path) -> None:
+def test_loaded_model_has_the_tensor_types_of_the_file(tmp_path: Path) -> None:
     model = build_model(SETTINGS, 5, 3, seed=1)
     model.convolutions[0].weight.data = model.convolutions[0].weight.data.double() / 3
     written(tmp_path, model)
@@ -68,7 +68,7 @@ class Strange(nn.Linear):
         return "a text"
 
 
-def test_a_failure_is_said_and_leaves_the_file_of_before(tmp_path: Path) -> None:
+def test_failed_model_write_is_reported_and_leaves_the_old_file(tmp_path: Path) -> None:
     model = build_model(SETTINGS, 5, 3, seed=1)
     written(tmp_path, model, epoch=1)
     said = written(tmp_path, Strange(2, 2))

@@ -64,7 +64,7 @@ def test_shares_of_workers_add_up_to_the_loss_and_their_splits_to_the_graphs():
             assert torch.equal(mine, all_rows[shard.owned])
 
 
-def test_what_cannot_be_learnt_is_refused():
+def test_graph_without_labelled_training_nodes_raises_value_error():
     structure = Graph.from_edges(torch.tensor([0]), torch.tensor([1]), num_nodes=2, name="structure")
     with pytest.raises(ValueError, match="training needs at least one labelled training node, this graph has none"):
         label_objective(structure)

@@ -19,7 +19,7 @@ from gnnqlab.worker_context import WorkerContext
 from tests.graphs import random_graph
 
 
-def test_extraction_is_timed_and_kept_with_the_shard(tmp_path):
+def test_extraction_time_is_measured_and_stored_with_the_shard(tmp_path):
     graph = random_graph()
     shard = build_shard(graph, Random(seed=1).assign(graph, 3), 1, 3)
     assert 0 < shard.extract_s
@@ -30,7 +30,7 @@ def test_extraction_is_timed_and_kept_with_the_shard(tmp_path):
         assert Watch.from_training(Orchestrated(), Training(worker=worker, shard=known)).notes() == {"extract_s": told}
 
 
-def test_the_share_is_that_of_the_worker_who_spent_most(tmp_path):
+def test_coordination_share_is_that_of_the_worker_with_the_longest_time(tmp_path):
     lines = [(e, r, 4.5 * (e + 1), 0.25 * r) for e in range(4) for r in (0, 1)]
     records = pd.DataFrame(lines, columns=["epoch", "rank", "time_s", "assign_s"])
     assert coordination_figures(tmp_path, records) == {}
@@ -41,7 +41,7 @@ def test_the_share_is_that_of_the_worker_who_spent_most(tmp_path):
     assert coordination_figures(tmp_path, records) == {}
 
 
-def test_a_run_tells_its_share(tmp_path):
+def test_summary_has_a_coordination_share_only_for_coordinated_systems(tmp_path):
     run = gq.launch("digits", system="sylvie", epochs=8, hidden=32, delta=1, workers=2, out=tmp_path, wait=True)
     summary, records = run.summary, run.records
     assert summary["extract_s"] is None or summary["extract_s"] > 0

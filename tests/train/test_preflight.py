@@ -37,7 +37,7 @@ def test_a_size_is_never_more_than_the_graph_has(source: str, tmp_path: Path) ->
 
 
 @each("model", sorted(MODELS))
-def test_what_is_counted_is_less_than_what_workers_hold(model: str) -> None:
+def test_min_memory_is_at_most_the_memory_that_workers_hold(model: str) -> None:
     shape = ModelSettings(name=model, layers=4, hidden=32, dropout=0.0)
     exact = replaced(make_system("vanilla"), {"compute": gq.compute.ExactActivations(bits=2)})
     rounded = replaced(make_system("vanilla"), {"compute": gq.compute.BFloat16Rows()})
@@ -48,7 +48,9 @@ def test_what_is_counted_is_less_than_what_workers_hold(model: str) -> None:
         assert least is not None and 0 < sum(least.values()) <= 2 * held
 
 
-def test_a_run_that_cannot_fit_is_refused_with_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_exceeds_free_memory_is_refused_with_its_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = configure(SMALL, layers=3, hidden=100, workers=3)
     numbers = 64 * 100 + 100 * 100
     expected = {"weights": 16 * 3 * numbers, "features": 4 * 300 * 64, "adjacency": 1200, "kept": 4 * 300 * 100 * 2}
@@ -71,13 +73,13 @@ def test_a_run_that_cannot_fit_is_refused_with_what_it_takes(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(("graph", "nodes"), [("digits", 1797), ("sbm:30,3,4", 30)])
-def test_a_run_with_more_workers_than_nodes_starts_nothing(graph: str, nodes: int, tmp_path: Path) -> None:
+def test_more_workers_than_nodes_raise_value_error_and_start_no_run(graph: str, nodes: int, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"each worker must own a node, got {nodes + 1} workers for {nodes} nodes"):
         gq.launch(graph, workers=nodes + 1, out=tmp_path)
     assert runs(tmp_path) == []
 
 
-def test_the_size_of_digits_is_what_is_read() -> None:
+def test_least_size_of_digits_equals_the_loaded_graph() -> None:
     graph, size = gq.load("digits"), least_size("digits")
     assert size is not None
     assert (size.nodes, size.edges, size.features) == (graph.num_nodes, graph.num_edges, graph.num_features)

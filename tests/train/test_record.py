@@ -30,7 +30,7 @@ def write(folder, rank, records):
     lines.close()
 
 
-def test_what_is_written_comes_back_in_order(tmp_path):
+def test_records_are_read_in_order_of_epoch_and_rank(tmp_path):
     for rank in (1, 0):
         write(tmp_path, rank, [record(epoch, rank) for epoch in range(3)])
     frame = read_records(tmp_path)
@@ -39,7 +39,7 @@ def test_what_is_written_comes_back_in_order(tmp_path):
     assert frame[["epoch", "rank"]].to_numpy().tolist() == [[e, r] for e in range(3) for r in (0, 1)]
 
 
-def test_nothing_written_is_an_empty_frame(tmp_path):
+def test_records_of_an_empty_folder_are_an_empty_frame(tmp_path):
     assert read_records(tmp_path).empty
 
 
@@ -132,7 +132,7 @@ def test_assignments_come_back_by_problem_and_by_link(tmp_path):
     assert links[["epoch", "sender", "receiver"]].to_numpy().tolist() == [[1, 0, 1], [1, 1, 0], [4, 0, 1], [4, 1, 0]]
 
 
-def test_a_summary_says_what_assignment_took(tmp_path):
+def test_summary_contains_the_assignment_time_and_results(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(gq.configure("digits", system="adaqp").to_json()))
     for rank in (0, 1):
         write(tmp_path, rank, [record(e, rank, epoch_s=1.0, assign_s=0.08 if e == 1 else 0.0) for e in range(4)])

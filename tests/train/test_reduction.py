@@ -61,7 +61,7 @@ def test_float32_by_layer_is_the_sum_at_once(sums):
     assert by_layer["losses"] == pytest.approx(at_once["losses"], rel=1e-6)
 
 
-def test_two_workers_sum_by_layer_and_to_the_bit_what_they_would_at_once():
+def test_two_worker_sums_by_layer_and_at_once_are_identical():
     graph = random_graph(nodes=80, edges=300, seed=3)
     owner = Random(seed=1).assign(graph, 2)
     by_layer, at_once = (run_ranks(gradients_of, 2, graph, owner, "float32", way)[0] for way in (False, True))
@@ -82,7 +82,7 @@ def test_gradients_of_later_layers_are_under_way_before_the_backward_pass_ends(s
         assert all(posted >= 3 for posted in result["posted"])
 
 
-def test_seconds_travel_only_where_somebody_coordinates():
+def test_epoch_times_are_sent_only_by_coordinated_systems():
     graph = random_graph()
     shard = build_shard(graph, Random(seed=1).assign(graph, 1), 0, 1)
     for system, facts in (("vanilla", 2), ("sylvie", 3)):

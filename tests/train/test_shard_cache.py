@@ -58,7 +58,7 @@ def test_a_shard_is_saved_while_another_process_saves_it(tmp_path: Path, monkeyp
     assert os.listdir(tmp_path) == ["rank0.npz"]
 
 
-def test_a_graph_is_kept_while_another_process_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_saves_of_one_graph_leave_a_complete_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = random_graph()
     meanwhile(monkeypatch, np, "save", lambda: graph.save(tmp_path / "graph"))
     assert gq.Graph.load(graph.save(tmp_path / "graph")).content_hash == graph.content_hash
@@ -71,7 +71,7 @@ def test_a_graph_is_kept_while_another_process_keeps_it(tmp_path: Path, monkeypa
     assert gq.Graph.load(keep_graph(random_graph(seed=1))).content_hash == random_graph(seed=1).content_hash
 
 
-def test_a_kept_graph_is_called_by_its_name() -> None:
+def test_stored_graph_retains_its_name_and_has_a_safe_path() -> None:
     names = ["mine", "sbm:40,2,4", "../../a/b", "..", "n" * 300]
     paths = [Path(keep_graph(gq.load(random_graph(), name=name))) for name in names]
     assert [path.name for path in paths] == ["mine", "sbm:40,2,4", "-..-a-b", "graph", "n" * 80]
@@ -109,7 +109,7 @@ def test_processes_at_once_cut_a_graph_once(tmp_path: Path) -> None:
     assert sorted(os.listdir(folder)) == ["rank0.npz", "rank1.npz"]
 
 
-def test_what_a_killed_writer_left_half_written_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_shard_of_a_killed_writer_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = random_graph()
     folder = store_shards(graph, Random(), 2)
     shard_path(folder, 1).rename(folder / ".0123.partial-rank1.npz")
@@ -140,7 +140,7 @@ class Told(Random):
 
 
 @pytest.mark.parametrize(("settings", "hosts"), [({}, 1), ({"hosts": 2, "link": "1gbit"}, 2)])
-def test_a_run_tells_its_partitioner_how_many_hosts_there_are(tmp_path, settings, hosts):
+def test_partitioner_receives_the_number_of_hosts_of_the_run(tmp_path, settings, hosts):
     from gnnqlab.train.loop.fit import fit
 
     system = dataclasses.replace(gq.systems.vanilla(), partition=Told())

@@ -62,7 +62,7 @@ def missed(rank: int, workers: int, graph: Any, cuts: Any) -> dict[tuple[str, st
     return found
 
 
-def test_nothing_that_outlives_an_epoch_is_left_out() -> None:
+def test_every_tensor_that_outlives_an_epoch_is_found() -> None:
     graph = random_graph(120, 1200)
     systems = {name: make_system(name) for _, name in CASES}
     systems |= {name: replace(each, partition=Random()) for name, each in systems.items() if name not in OWN_CUTS}

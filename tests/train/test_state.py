@@ -15,7 +15,7 @@ from tests.graphs import random_graph
 SHAPE = ModelSettings(layers=2, hidden=8, dropout=0.3)
 
 
-def test_a_training_goes_on_bit_for_bit_from_what_was_taken():
+def test_training_resumes_bit_for_bit_from_a_captured_state():
     graph = random_graph()
     straight, resumed = exact_trainer(graph, SHAPE), exact_trainer(graph, SHAPE)
     for epoch in range(3):

@@ -59,7 +59,7 @@ def test_the_bytes_are_those_of_the_layout(tmp_path: Path) -> None:
     assert content[8 + length :] == bytes.fromhex("0000803f00000040")
 
 
-def test_what_the_layout_has_not_got_and_what_was_changed_is_seen(tmp_path: Path) -> None:
+def test_unsupported_types_and_damaged_tensor_files_are_detected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must have one of .*, got torch\.complex64 of 'c'"):
         write_tensors(tmp_path / "a", {"c": torch.zeros(2, dtype=torch.complex64)}, {})
     assert not list(tmp_path.iterdir())

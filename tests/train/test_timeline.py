@@ -48,7 +48,7 @@ def test_epoch_2_and_every_nth_are_recorded(tmp_path):
     assert (frame.groupby("epoch")["start_s"].min() == 0).all()
 
 
-def test_none_is_recorded_where_none_is_asked_for(tmp_path):
+def test_no_timeline_is_written_when_recording_is_off(tmp_path):
     written(tmp_path, 0, 0, 5)
     assert not list(tmp_path.iterdir())
     frame = read_timeline(tmp_path)

@@ -97,7 +97,7 @@ def test_other_epochs_are_not_parsed(folder: Path, monkeypatch: pytest.MonkeyPat
     assert 0 < sum(parsed) < 3 * (4096 + 3 * 1024)
 
 
-def test_a_torn_line_hides_nothing_but_itself(tmp_path: Path) -> None:
+def test_truncated_line_hides_only_its_own_epoch(tmp_path: Path) -> None:
     _write(tmp_path, 1000)
     for path in tmp_path.glob("traffic-rank*.jsonl"):
         lines = path.read_bytes().splitlines(keepends=True)

@@ -132,7 +132,7 @@ def test_links_hosts_cores_and_speed():
     assert (ask()["wire_s"] - ask(gamma_s=0.0)["wire_s"]).tolist() == pytest.approx([4 * GAMMA] * 2)
 
 
-def test_what_two_workers_hide_of_the_sum_more_do_not():
+def test_reduction_time_hidden_at_two_workers_is_exposed_at_four():
     probe = written_down(2)
     hidden = {name: PHASES[name] for name in PHASES if name != "reduce"} | {"reduce": 0.25}
     time = replace(
@@ -153,7 +153,7 @@ def test_a_larger_graph_of_the_same_kind():
         at_scale(probe, _named("vanilla"), graph=gq.load("digits"))
 
 
-def test_hosts_of_the_probe_are_kept():
+def test_at_scale_uses_the_workers_per_host_of_the_probe():
     probe = written_down(4)
     launch = LaunchSettings(hosts=2, link="1mbit")
     time = replace(timing(4), hosts=2, link="1mbit emulated, 2 hosts", bytes_per_s=125_000.0)
@@ -177,7 +177,7 @@ def test_hosts_of_the_probe_are_kept():
         ({"systems": _named("no such")}, "no such"),
     ],
 )
-def test_what_cannot_be_scaled_is_refused(changes, words):
+def test_invalid_scale_settings_raise_value_error(changes, words):
     with pytest.raises(ValueError, match=words):
         at_scale(written_down(2), **{"systems": _named("vanilla"), **changes})
 

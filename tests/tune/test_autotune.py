@@ -29,7 +29,7 @@ def test_every_target_meets_its_own_rule():
     assert search(probe, target="time", most_variance=1e9)[0].epoch_s == fastest
 
 
-def test_what_is_chosen_was_predicted_and_measured(tmp_path):
+def test_autotune_selects_settings_that_were_predicted_and_measured(tmp_path):
     probe = written_down()
     probe = replace(probe, config=replace(probe.config, launch=LaunchSettings(threads_per_worker=1)))
     said = []
@@ -69,7 +69,7 @@ def test_mistakes_are_refused_before_anything_is_started(settings, text):
         gq.autotune("digits", **settings)
 
 
-def test_the_command_refuses_what_it_chooses_itself(capsys):
+def test_autotune_command_rejects_settings_that_it_selects(capsys):
     with pytest.raises(SystemExit) as end:
         main(["autotune", "--lam", "0.5"])
     assert end.value.code == 2

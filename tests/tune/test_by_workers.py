@@ -33,7 +33,7 @@ def test_systems_of_one_cut_share_it_and_halo_rows_are_counted(monkeypatch: pyte
     assert found["memory_bytes"].notna().tolist() == [True, False] * 3
 
 
-def test_systems_without_a_formula_and_nothing_at_all_are_refused() -> None:
+def test_empty_systems_and_systems_without_a_formula_raise_value_error() -> None:
     graph = gq.load("sbm:60,3,6")
     with pytest.raises(ValueError, match="must have at least one entry each, got 0 and 7"):
         by_workers(graph, {}, SHAPE)

@@ -98,7 +98,7 @@ def _sent(workers: int, name: str, settings: dict[str, Any], bits: Any) -> int:
 
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("settings", [{}, {"parameters": "bfloat16"}, {"bit_widths": (2, 16, 32)}])
-def test_assigned_widths_take_what_was_predicted(workers: int, settings: dict[str, Any]) -> None:
+def test_assigned_bit_widths_send_the_predicted_bytes(workers: int, settings: dict[str, Any]) -> None:
     probe = written_down(workers)
     found = probe.forecast(system="adaqp", group_size=4, lam=0.4, **settings)
     assert len(found.rows) > 1
@@ -107,7 +107,7 @@ def test_assigned_widths_take_what_was_predicted(workers: int, settings: dict[st
 
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("base", [1, 2, 4, 8])
-def test_every_base_takes_what_was_predicted(workers: int, base: int) -> None:
+def test_every_base_bit_width_sends_the_predicted_bytes(workers: int, base: int) -> None:
     probe = written_down(workers)
     found = probe.forecast(system="sylvie", base=base)
     p = torch.zeros(probe.trace.shards[0].num_global_nodes)
@@ -138,7 +138,7 @@ def test_each_direction_has_its_own_codec_and_widths(workers: int) -> None:
 
 
 @pytest.mark.parametrize("bits", [Fixed(bits=3), UniformRandom(bit_widths=(2, 3, 4), period=1)])
-def test_three_bits_take_what_was_predicted(bits: Any) -> None:
+def test_three_bit_rows_send_the_predicted_bytes(bits: Any) -> None:
     """``ceil(3 D / 8) + 4`` bytes of a rotated row; layers of 16 and of 3 columns, the last with part of a byte."""
     recipe = replace(_system("vanilla", {}), codec=Rotated(), bits=bits)
     found = written_down().forecast(system=recipe, epoch=0)
@@ -236,7 +236,7 @@ def _narrow_forward() -> gq.System:
     return replace(_system("sar", {}), codec=(Stochastic(), Float32()), bits=(Fixed(bits=4), Fixed(bits=32)))
 
 
-def test_second_fetches_are_foreseen() -> None:
+def test_bytes_of_second_fetches_are_predicted() -> None:
     """Attention that takes one worker's rows at a time fetches them twice, and its gradients are sent once."""
     found = replace(written_down(3), trace=seen(3, "gat")).forecast(system=_narrow_forward())
     assert sum(run_ranks(_fetch_twice, 3)) == found.bytes_payload

@@ -62,7 +62,7 @@ def counted(rank: int, workers: int, graph, cuts, folder: Path) -> None:
         trainer.close()
 
 
-def test_what_is_foreseen_is_what_workers_hold(tmp_path: Path):
+def test_predicted_memory_matches_the_memory_that_workers_hold(tmp_path: Path):
     graph = random_graph(240, 2400)
     cuts = {name: cut_graph(graph, recipe(name).partition, WORKERS) for name in (*RECIPES, *ROUNDED)}
     run_ranks(counted, WORKERS, graph, cuts, tmp_path)
@@ -74,7 +74,7 @@ def test_what_is_foreseen_is_what_workers_hold(tmp_path: Path):
         assert 0.97 * most <= foreseen <= 1.01 * most, (model, name, foreseen, most)
 
 
-def test_a_forecast_says_what_a_trial_holds():
+def test_forecast_memory_equals_the_memory_of_a_trial():
     probe = written_down()
     told = probe.forecast(system="fixed-bits", bits=4)
     assert told.memory == predict_memory(
@@ -84,7 +84,7 @@ def test_a_forecast_says_what_a_trial_holds():
         _ = replace(told, measure_memory=None).memory
 
 
-def test_less_kept_is_foreseen_and_timed_by_itself() -> None:
+def test_recompute_modes_reduce_predicted_memory_and_have_own_digests() -> None:
     graph, shape = random_graph(600, 900, features=32), ModelSettings(layers=3, hidden=32)
     kept = {
         keep: predict_memory(graph, shape, vanilla(), workers=1, settings=TrainSettings(recompute=keep))

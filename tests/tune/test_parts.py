@@ -40,7 +40,7 @@ def test_every_system_is_predicted(name: str) -> None:
     assert sum(found.phases.values()) == found.epoch_s and found.phases["wire"] <= found.wire_s
 
 
-def test_what_is_sampled_is_in_the_forecast_and_in_its_key() -> None:
+def test_sampling_probability_and_epoch_change_the_forecast() -> None:
     probe = written_down()
     few, many, all_rows = (probe.forecast(system="bns-gcn", p=p) for p in (0.125, 0.5, 1.0))
     assert few.bytes_sent == pytest.approx(probe.vanilla.bytes_sent / 8, abs=1)
@@ -96,7 +96,7 @@ def test_variance_is_that_of_the_systems_own_codec() -> None:
         _ = spikes.total_variance
 
 
-def test_a_schedule_hides_what_it_says() -> None:
+def test_forecast_hides_the_transfer_time_that_the_schedule_overlaps() -> None:
     probe = written_down()
     exact = probe.vanilla
     # With the receiver's dropout masks, rows are sent before dropout, and those of the last layer have hidden width.
@@ -137,7 +137,7 @@ def test_an_assignment_is_in_force_after_its_epoch() -> None:
     assert released.rows != probe.forecast(group_size=1, parameters="bfloat16").rows
 
 
-def test_a_base_is_assumed_and_said() -> None:
+def test_forecast_uses_a_given_base_or_states_the_assumed_one() -> None:
     probe = written_down()
     start = probe.forecast(system="sylvie")
     assert start.base == 1 and len(start.rows) > 1 and "where it starts" in start.assumes[0]
@@ -149,7 +149,7 @@ def test_a_base_is_assumed_and_said() -> None:
         probe.forecast(system="vanilla", base=4)
 
 
-def test_parameters_cost_what_they_cost() -> None:
+def test_parameter_bytes_follow_the_parameter_type() -> None:
     probe = written_down()
     rows = sum(message.num_rows for message in probe.trace.messages)
     for bits in (1, 8, 16):
@@ -163,7 +163,7 @@ def test_parameters_cost_what_they_cost() -> None:
     assert probe.forecast(lam=0.5, parameters="bfloat16").bytes_sent < probe.forecast(lam=0.5).bytes_sent
 
 
-def test_parts_of_ones_own_are_asked() -> None:
+def test_forecast_uses_the_predictions_of_custom_parts() -> None:
     probe = written_down()
     exact = probe.vanilla
     even = probe.forecast(system=_custom(sampler=own.Even()), epoch=0)
@@ -192,7 +192,7 @@ def test_a_part_without_an_answer_is_refused_by_name(axis: str, part: object, me
         written_down().forecast(system=_custom(**parts))
 
 
-def test_what_was_not_probed_is_refused() -> None:
+def test_parts_that_differ_from_the_probe_raise_value_error() -> None:
     probe = written_down()
     with pytest.raises(ValueError, match=r"partition must be as probed, Random\(.*got METIS\(.*probe with it"):
         probe.forecast(system=replace(make_system("vanilla"), partition=METIS()))
@@ -205,7 +205,7 @@ def test_what_was_not_probed_is_refused() -> None:
         other.forecast(system="adaqp")
 
 
-def test_a_forecast_is_kept_by_all_parts_but_told_by_its_name() -> None:
+def test_forecasts_are_cached_by_parts_and_labelled_by_system_name() -> None:
     probe = written_down()
     mine, again = probe.forecast(system=_custom()), probe.forecast(system=_custom())
     assert again.system == "mine" and mine.phases is probe.vanilla.phases and probe.vanilla.system == "vanilla"

@@ -59,7 +59,7 @@ def test_bytes_by_formula_are_bytes_counted(name):
         assert by_formula(system, shape, sizes, epochs) == sent and max(sent) > 0, case
 
 
-def test_replicated_blocks_move_what_the_formula_says():
+def test_replicated_blocks_send_the_bytes_of_the_formula():
     for case, (system, workers) in REPLICATED.items():
         for name in ("gcn", "graphsage"):
             shape = ModelSettings(name=name, layers=3, hidden=10)
@@ -78,7 +78,7 @@ def test_the_formula_of_cagnet_is_written_down():
     assert epoch_bytes(cagnet(), shape, replicated, features=8, classes=5) == words * 4 * (24 + 32 + 10)
 
 
-def test_alone_nothing_moves_and_mixed_widths_have_no_formula():
+def test_one_worker_sends_zero_bytes_and_mixed_bit_widths_raise_value_error():
     shape = ModelSettings()
     assert epoch_bytes(cagnet(), shape, PartitionSizes(num_nodes=9, workers=1), features=4, classes=2) == 0
     with pytest.raises(ValueError, match=r"one bit-width for a formula, got UniformRandom with .*; use gq.probe"):

@@ -84,7 +84,7 @@ def test_another_link_changes_the_wire_and_the_sum_of_gradients():
 
 
 @pytest.mark.parametrize("workers", [2, 3])  # with three, a transfer queues at both of its ends: another problem
-def test_forecast_solves_each_place_once_and_is_kept(workers, monkeypatch):
+def test_forecast_solves_each_exchange_once_and_is_cached(workers, monkeypatch):
     solved = []
     monkeypatch.setattr(offline_assigner, "solve", lambda problem: (solved.append(problem), solve(problem))[1])
     probe = written_down(workers)

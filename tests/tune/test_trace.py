@@ -67,7 +67,7 @@ def test_bounds_are_those_of_the_check(model):
     assert bounds == pytest.approx(frame["bound"].tolist()[:-1], rel=0.05)
 
 
-def test_what_cannot_be_traced_is_refused():
+def test_trace_rejects_one_worker_and_one_epoch():
     with pytest.raises(ValueError, match="workers must be at least 2 to exchange messages, got 1"):
         trace(load(GRAPH), MODEL, workers=1)
     with pytest.raises(ValueError, match="epochs must be at least 2"):

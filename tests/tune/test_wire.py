@@ -33,7 +33,7 @@ def test_workers_of_a_host_share_its_wire_and_reach_each_other_without_it():
     assert wire.busiest_bytes(tiers) == wire.busiest_bytes(tiers.T) == 11
 
 
-def test_the_assigner_sees_what_ring_rounds_would_show():
+def test_assigner_costs_match_ring_rounds():
     cost = Wire(workers=4, hosts=2, theta_s_per_byte=1.0).cost().theta_s_per_byte
     assert cost[0, 1] == cost[2, 3] < 1e-6 and (np.diag(cost) == 0).all()
     # In round 2 both workers of a host send to the other host, in rounds 1 and 3 one does.

@@ -62,30 +62,30 @@ def assemble(
     """
     if transport not in ("ring", "direct"):
         raise ValueError(f"transport must be 'ring' or 'direct', got {transport!r}")
-    sized = [(message, np.asarray(message.rows, dtype=np.int64)) for message in messages]
-    busy = [(message, rows) for message, rows in sized if rows.size]  # only pairs with rows are part of the problem
-    if not busy:
+    entries = [(message, np.asarray(message.rows, dtype=np.int64)) for message in messages]
+    pairs = [(message, rows) for message, rows in entries if rows.size]  # only pairs with rows are part of the problem
+    if not pairs:
         raise ValueError("there must be at least one group of rows to assign a bit-width to, got no messages")
-    senders = np.array([message.sender for message, _ in busy])
-    receivers = np.array([message.receiver for message, _ in busy])
-    if len(set(zip(senders.tolist(), receivers.tolist()))) < len(busy) or (senders == receivers).any():
+    senders = np.array([message.sender for message, _ in pairs])
+    receivers = np.array([message.receiver for message, _ in pairs])
+    if len(set(zip(senders.tolist(), receivers.tolist()))) < len(pairs) or (senders == receivers).any():
         raise ValueError("messages must be between two workers, and at most one for each ordered pair")
     if transport == "ring":
         # Each pair has a link of its own: a round lasts as long as its slowest pair (Eq. 10).
-        pair_link, pair_far_link = np.arange(len(busy)), None
+        pair_link, pair_far_link = np.arange(len(pairs)), None
         # In round r worker i sends to worker i + r; rounds without messages are left out of the numbering.
         link_round = np.unique((receivers - senders) % cost.workers, return_inverse=True)[1]
     else:
         pair_link, pair_far_link = _both_ends(senders, receivers)
-        last = pair_link.max() if pair_far_link is None else pair_far_link.max()
-        link_round = np.zeros(last + 1, dtype=np.int64)  # everything is posted in one round
+        last_link = pair_link.max() if pair_far_link is None else pair_far_link.max()
+        link_round = np.zeros(last_link + 1, dtype=np.int64)  # everything is posted in one round
     return Problem(
         widths=widths,
         columns=columns,
         lam=lam,
-        group_pair=np.repeat(np.arange(len(busy)), [rows.size for _, rows in busy]),  # (G,)
-        group_rows=np.concatenate([rows for _, rows in busy]),
-        group_beta=np.concatenate([np.asarray(message.beta, dtype=np.float64) for message, _ in busy]),
+        group_pair=np.repeat(np.arange(len(pairs)), [rows.size for _, rows in pairs]),  # (G,)
+        group_rows=np.concatenate([rows for _, rows in pairs]),
+        group_beta=np.concatenate([np.asarray(message.beta, dtype=np.float64) for message, _ in pairs]),
         pair_link=pair_link,
         link_round=link_round,
         theta_s_per_byte=cost.theta_s_per_byte[senders, receivers],  # (P, P) -> (I,)
@@ -103,9 +103,9 @@ def _both_ends(senders: Index, receivers: Index) -> tuple[Index, Index | None]:
     with two workers, the links of the senders suffice; and vice versa.
     """
     # Links are numbered without gaps, because a problem refuses idle links.
-    leaving, entering = (np.unique(ranks, return_inverse=True)[1] for ranks in (senders, receivers))
-    if np.bincount(entering).max() == 1:
-        return leaving, None
-    if np.bincount(leaving).max() == 1:
-        return entering, None
-    return leaving, leaving.max() + 1 + entering  # receiving ends after the sending ends
+    sender_link, receiver_link = (np.unique(ranks, return_inverse=True)[1] for ranks in (senders, receivers))
+    if np.bincount(receiver_link).max() == 1:
+        return sender_link, None
+    if np.bincount(sender_link).max() == 1:
+        return receiver_link, None
+    return sender_link, sender_link.max() + 1 + receiver_link  # receiving ends after the sending ends

@@ -92,15 +92,15 @@ class Assigned(Bits):
         if context.epoch is None:
             return PredictedWidths(widths=context.assign(self, self.first), epoch=self.first)
         # An assignment in the background is solved during one more epoch.
-        last = context.epoch - (2 if self.when == "background" else 1)
-        if last < self.first:
+        last_epoch = context.epoch - (2 if self.when == "background" else 1)
+        if last_epoch < self.first:
             return PredictedWidths(widths=context.widths_of(self, context.epoch), epoch=context.epoch)
-        # The latest assigning epoch; there is one, because `first` is at most `last`.
-        weighed = next(epoch for epoch in range(last, -1, -1) if self.assigns_after(epoch))
+        # The latest assigning epoch; there is one, because `first` is at most `last_epoch`.
+        weighed_epoch = next(epoch for epoch in range(last_epoch, -1, -1) if self.assigns_after(epoch))
         return PredictedWidths(
-            widths=context.assign(self, weighed),
+            widths=context.assign(self, weighed_epoch),
             epoch=context.epoch,
-            assumes=(f"the bit-widths assigned after epoch {weighed}, from the ranges traced last before it",),
+            assumes=(f"the bit-widths assigned after epoch {weighed_epoch}, from the ranges traced last before it",),
         )
 
 
@@ -118,8 +118,8 @@ class AssignedWidths(BitPolicy):
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         """Return the assigner of this worker; a single worker sends no rows and gets a stand-in."""
-        named = training.worker.named
-        return [Assigner.from_training(self, training)] if training.distributed else [_NoLinks(named("bits"), self)]
+        make_name = training.worker.named
+        return [Assigner.from_training(self, training)] if training.distributed else [_NoLinks(make_name("bits"), self)]
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -203,14 +203,14 @@ class Assigner(Adaptive):
     @classmethod
     def from_training(cls, widths: AssignedWidths, training: Training) -> Assigner:
         """Create the assigner of a training; a collective call: it creates a process group on all workers."""
-        joint = JointAssignment(
+        assignment = JointAssignment(
             training.shard,
             training.part("exchange"),
             direction=training.worker.direction,
             codec=training.part("codec"),
             ring=training.transport == "ring",
         )
-        return cls(widths, joint, training)
+        return cls(widths, assignment, training)
 
     def after_epoch(self, epoch: int, loss: float, shared: object) -> None:
         """Install the assignment that was solved during this epoch, and start one if it is due."""
@@ -229,8 +229,8 @@ class Assigner(Adaptive):
             self._transfers.observe(arrivals)
 
     def entries(self) -> Sequence[Entry]:
-        unread, self.history[:] = list(self.history), []
-        return [(ASSIGNMENTS, entry) for entry in unread]
+        unread_entries, self.history[:] = list(self.history), []
+        return [(ASSIGNMENTS, entry) for entry in unread_entries]
 
     def tables(self) -> dict[str, dict[str, Tensor]]:
         """Return the bit-widths of the rows that this worker sends; their senders write those of received rows."""
@@ -246,29 +246,29 @@ class Assigner(Adaptive):
 
     def state(self) -> State:
         """Return the state for a checkpoint, after an assignment in progress has finished."""
-        pending, entry = ({}, None) if self._pending is None else self._pending.result()
+        pending_table, entry = ({}, None) if self._pending is None else self._pending.result()
         facts = {"asked": self.widths.due, "installed": self.widths.version(0), "pending": entry}
         cost = self.joint.cost
-        priced = {} if cost is None else {f"cost/{name}": torch.from_numpy(getattr(cost, name)) for name in _COST}
+        cost_tensors = {} if cost is None else {f"cost/{name}": torch.from_numpy(getattr(cost, name)) for name in _COST}
         # Only the sender of a message saves its bit-widths; its receiver restores them from there.
-        own = {
+        own_tensors = {
             f"{kind}/{'-'.join(map(str, key))}": rows
-            for kind, table in (("widths", self.widths.table), ("pending", pending))
+            for kind, table in (("widths", self.widths.table), ("pending", pending_table))
             for key, rows in table.items()
             if key[2] == self._rank
         }
-        return State(facts, priced, own)
+        return State(facts, cost_tensors, own_tensors)
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Restore a checkpoint: cost model, pending assignment, and bit-widths of this worker's messages."""
         tables: dict[str, dict[Key, Tensor]] = {"widths": {}, "pending": {}}
         cost = {}
         for name, tensor in tensors.items():
-            kind, _, rest = name.partition("/")
+            kind, _, suffix = name.partition("/")
             if kind == "cost":
-                cost[rest] = tensor.numpy()
+                cost[suffix] = tensor.numpy()
                 continue
-            layer, direction, sender, receiver = rest.split("-")
+            layer, direction, sender, receiver = suffix.split("-")
             if self._rank in (int(sender), int(receiver)):  # both ends decode by the same bit-widths
                 tables[kind][int(layer), direction, int(sender), int(receiver)] = tensor
         self.widths.reinstall(tables["widths"], facts["installed"])
@@ -303,10 +303,10 @@ class Assigner(Adaptive):
             "settings": {name: getattr(settings, name) for name in settings.steerable},
         }
         # Taken here, on the training thread: the next epoch replaces the statistics while the assigner runs.
-        traces, witnessed = self.joint.traces(), self._transfers.take()
+        traces, transfers = self.joint.traces(), self._transfers.take()
 
         def solve_in_background() -> tuple[dict[Key, Tensor], dict[str, Any]]:
-            table, figures = self.joint.work_out(traces, settings, witnessed)
+            table, figures = self.joint.work_out(traces, settings, transfers)
             return table, header | figures
 
         self._pending = self._thread.submit(solve_in_background)

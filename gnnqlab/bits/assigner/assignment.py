@@ -92,12 +92,12 @@ def traces_of(channels: Sequence[_Channel], direction: str | None = None) -> lis
 
 def largest_sent(traces: Sequence[ChannelTrace], width: int, param_bytes: ParamBytes) -> int:
     """Return the bytes of the largest message in traces, with every row at bit-width ``width``; 0 without messages."""
-    sent = (
+    message_bytes = (
         len(spreads) * row_bytes(width, trace.columns, param_bytes)
         for trace in traces
         for spreads in trace.spreads.values()
     )
-    return max(sent, default=0)
+    return max(message_bytes, default=0)
 
 
 class Weighing(Protocol):
@@ -148,10 +148,10 @@ class JointAssignment:
 
     def price(self, timed: dict[int, list[tuple[int, float]]]) -> None:
         """Fit the cost model to the timings of all workers; of this one: sender -> ``(bytes, seconds)``; collective."""
-        gathered = self._gather(timed)
+        worker_timings = self._gather(timed)
         by_pair = {
             (sender, receiver): timings
-            for receiver, by_sender in enumerate(gathered)
+            for receiver, by_sender in enumerate(worker_timings)
             for sender, timings in by_sender.items()
         }
         self.cost = LinkCost.measured(self._shard.workers, by_pair)
@@ -169,18 +169,18 @@ class JointAssignment:
             witnessed: transfer times of training's messages since the last assignment.
         """
         start_s = time.thread_time()  # processor time of this thread, without waiting for peers
-        groups, mine = self._weigh(traces, settings)
+        groups, own_summaries = self._weigh(traces, settings)
         # Exchange sums, timings and machines in one collective, because each one waits for the slowest worker.
-        gathered = self._gather((mine, witnessed, machine()))
-        summaries = {one.key: one for summaries, _, _ in gathered for one in summaries}
+        worker_facts = self._gather((own_summaries, witnessed, machine()))
+        summaries = {summary.key: summary for summaries, _, _ in worker_facts for summary in summaries}
         # Refit and solve from the same inputs on all workers, so that all have the same cost model and solution.
-        links = self._refresh([record for _, record, _ in gathered], [name for _, _, name in gathered])
-        solved = self._solve_all(summaries, settings)
-        chosen = {key: widths for one in solved for key, widths in one.widths.items()}
+        links = self._refresh([record for _, record, _ in worker_facts], [name for _, _, name in worker_facts])
+        solutions = self._solve_all(summaries, settings)
+        chosen_widths = {key: widths for solution in solutions for key, widths in solution.widths.items()}
         # Only senders have the order of their rows, so they send the bit-width of every row.
-        table = self._exchanged(groups, chosen, summaries)
+        table = self._exchanged(groups, chosen_widths, summaries)
         cpu_s = round(time.thread_time() - start_s, 6)  # on few cores this time is lost to training
-        return table, {"problems": [one.figures for one in solved], "links": links, "cpu_s": cpu_s}
+        return table, {"problems": [solution.figures for solution in solutions], "links": links, "cpu_s": cpu_s}
 
     def _weigh(self, traces: list[ChannelTrace], settings: Weighing) -> tuple[dict[Key, Groups], list[_Summary]]:
         """Group the rows of every message this worker sent in the epoch that was traced."""
@@ -209,18 +209,18 @@ class JointAssignment:
             # Only the receiver has the coefficients of its edges, so it computes Σα² and sends it to the row's owner.
             alpha = self._exchange.adjacencies[layer].weights
             assert alpha is not None
-            mine = use_of_halo(self._shard, alpha.cpu(), as_released=settings.as_released)  # (H,)
+            own_use = use_of_halo(self._shard, alpha.cpu(), as_released=settings.as_released)  # (H,)
             plan = self._shard.plan("forward")
             # Halo rows are in the order of their owners, so a split gives one part per owner.
-            self._use[layer] = self._trade(list(mine.split(plan.received_rows.tolist())), plan.sent_rows.tolist())
+            self._use[layer] = self._trade(list(own_use.split(plan.received_rows.tolist())), plan.sent_rows.tolist())
         return self._use[layer]
 
-    def _refresh(self, witnessed: list[Witnessed], machines: list[str]) -> list[dict[str, Any]]:
+    def _refresh(self, records: list[Witnessed], machines: list[str]) -> list[dict[str, Any]]:
         """Refit the cost model with the transfer times of training's messages; return one table row per pair."""
         assert self.cost is not None
         offsets_s = clock_offsets(self._shard.rank, machines, self._group)
-        timings = samples(witnessed, offsets_s, theta_s_per_byte=self.cost.theta_s_per_byte)
-        cost, changed = refreshed(self.cost, timings)
+        timings = samples(records, offsets_s, theta_s_per_byte=self.cost.theta_s_per_byte)
+        cost, is_changed = refreshed(self.cost, timings)
         self.cost = cost
         return [
             {
@@ -230,7 +230,7 @@ class JointAssignment:
                 "gamma_s": float(cost.gamma_s[sender, receiver]),
                 "r_squared": float(cost.r_squared[sender, receiver]),
                 "transfers": len(timings.get((sender, receiver), ())),
-                "refreshed": bool(changed[sender, receiver]),
+                "refreshed": bool(is_changed[sender, receiver]),
             }
             for sender in range(cost.workers)
             for receiver in range(cost.workers)
@@ -240,23 +240,23 @@ class JointAssignment:
     def _solve_all(self, summaries: Mapping[Key, _Summary], settings: Weighing) -> list[_Solved]:
         """Solve every problem, each on one worker; return all solutions, identical on every worker."""
         places = sorted({key[:2] for key in summaries})  # sorted: each problem has the same solver on all workers
-        mine = {}
+        own_solutions = {}
         for index, place in enumerate(places):
             if index % self._shard.workers == self._shard.rank:  # problems are dealt out in turn
-                messages = [one for key, one in sorted(summaries.items()) if key[:2] == place]
-                mine[place] = self._solve(place, messages, settings)
-        solved: dict[Place, _Solved] = {}
-        for part in self._gather(mine):
-            solved |= part
-        return [solved[place] for place in places]
+                messages = [summary for key, summary in sorted(summaries.items()) if key[:2] == place]
+                own_solutions[place] = self._solve(place, messages, settings)
+        solutions: dict[Place, _Solved] = {}
+        for part in self._gather(own_solutions):
+            solutions |= part
+        return [solutions[place] for place in places]
 
     def _solve(self, place: Place, messages: list[_Summary], settings: Weighing) -> _Solved:
         assert self.cost is not None
         start_s = time.perf_counter()
         variance = self._codec.row_variance(messages[0].columns)
-        totals = np.sum([one.totals for one in messages], axis=0)  # (K,)
+        totals = np.sum([summary.totals for summary in messages], axis=0)  # (K,)
         problem = assemble(
-            [MessageGroups(one.key[2], one.key[3], one.rows, one.beta) for one in messages],
+            [MessageGroups(summary.key[2], summary.key[3], summary.rows, summary.beta) for summary in messages],
             self.cost,
             columns=messages[0].columns,
             lam=settings.lam,
@@ -266,7 +266,7 @@ class JointAssignment:
             width_shares=tuple(variance.relative(width, totals) for width in settings.bit_widths),
         )
         solution = solve(problem)
-        ends = np.cumsum([one.rows.size for one in messages])[:-1]
+        ends = np.cumsum([summary.rows.size for summary in messages])[:-1]
         parts = np.split(solution.widths, ends)  # (G,) -> one vector per message
         figures = {
             "layer": place[0],
@@ -279,37 +279,37 @@ class JointAssignment:
             "gap": solution.gap,
             "solve_s": round(time.perf_counter() - start_s, 6),
         }
-        return _Solved({one.key: widths for one, widths in zip(messages, parts, strict=True)}, figures)
+        return _Solved({summary.key: widths for summary, widths in zip(messages, parts, strict=True)}, figures)
 
     def _exchanged(
-        self, groups: Mapping[Key, Groups], chosen: Mapping[Key, np.ndarray], summaries: Mapping[Key, _Summary]
+        self, groups: Mapping[Key, Groups], choices: Mapping[Key, np.ndarray], summaries: Mapping[Key, _Summary]
     ) -> dict[Key, Tensor]:
         """Expand group bit-widths to rows, send them to the receivers, and add those that the senders send here."""
         rank, workers = self._shard.rank, self._shard.workers
-        table = {key: groups[key].widths(torch.from_numpy(chosen[key])) for key in sorted(groups)}  # (G,) -> (n,)
-        nothing = torch.empty(0, dtype=torch.uint8)
+        table = {key: groups[key].widths(torch.from_numpy(choices[key])) for key in sorted(groups)}  # (G,) -> (n,)
+        empty_vector = torch.empty(0, dtype=torch.uint8)
         # Both ends sort by key, so one concatenated vector per peer needs no header.
-        outgoing = [[table[key] for key in sorted(groups) if key[3] == peer] for peer in range(workers)]
-        incoming = {
+        outgoing_parts = [[table[key] for key in sorted(groups) if key[3] == peer] for peer in range(workers)]
+        incoming_keys = {
             peer: [key for key in sorted(summaries) if key[2] == peer and key[3] == rank] for peer in range(workers)
         }
         # The receiver derives all lengths from the shared summaries.
-        lengths = {key: int(summaries[key].rows.sum()) for keys in incoming.values() for key in keys}
-        send = [torch.cat([nothing, *parts]) for parts in outgoing]  # uint8; empty to a peer without rows
-        received = self._trade(send, [sum(lengths[key] for key in incoming[peer]) for peer in range(workers)])
-        for peer, keys in incoming.items():
-            table |= dict(zip(keys, received[peer].split([lengths[key] for key in keys]), strict=True))
+        lengths = {key: int(summaries[key].rows.sum()) for keys in incoming_keys.values() for key in keys}
+        vectors = [torch.cat([empty_vector, *parts]) for parts in outgoing_parts]  # uint8; empty to a peer without rows
+        inbox = self._trade(vectors, [sum(lengths[key] for key in incoming_keys[peer]) for peer in range(workers)])
+        for peer, keys in incoming_keys.items():
+            table |= dict(zip(keys, inbox[peer].split([lengths[key] for key in keys]), strict=True))
         return table
 
-    def _gather(self, mine: T) -> list[T]:
+    def _gather(self, own_object: T) -> list[T]:
         """Gather one object per worker, in rank order."""
-        shared: list[Any] = [None] * self._shard.workers
-        dist.all_gather_object(shared, mine, group=self._group)
-        return shared
+        objects: list[Any] = [None] * self._shard.workers
+        dist.all_gather_object(objects, own_object, group=self._group)
+        return objects
 
-    def _trade(self, send: list[Tensor], expected: list[int]) -> list[Tensor]:
+    def _trade(self, vectors: list[Tensor], lengths: list[int]) -> list[Tensor]:
         """Send one vector to every worker and return the one from each, of the given lengths."""
-        buffer = torch.cat(send)
-        received = buffer.new_empty(sum(expected))
-        dist.all_to_all_single(received, buffer, expected, [len(part) for part in send], group=self._group)
-        return list(received.split(expected))
+        buffer = torch.cat(vectors)
+        received_buffer = buffer.new_empty(sum(lengths))
+        dist.all_to_all_single(received_buffer, buffer, lengths, [len(part) for part in vectors], group=self._group)
+        return list(received_buffer.split(lengths))

@@ -63,15 +63,15 @@ class Descent:
             >>> [descent.add(loss, epoch_s=1.0) for loss in (4.0, 2.0, 1.0)]
             [None, None, (2.0, 1.0)]
         """
-        before, momentum = self.loss, self.momentum
+        earlier_loss, momentum = self.loss, self.momentum
         # F_t = λ F_(t-1) + (1 - λ) L_t, with F_0 = L_0.
-        self.loss = loss if before is None else momentum * before + (1 - momentum) * loss
+        self.loss = loss if earlier_loss is None else momentum * earlier_loss + (1 - momentum) * loss
         if self.epoch_s is None and epoch_s is not None:
             # The first known time replaces the unknown ones before it.
             self._seconds = deque([epoch_s] * len(self._seconds), maxlen=self.delta + 1)
         self.epoch_s = self.epoch_s if epoch_s is None else epoch_s
-        if before is not None:
-            self._falls.append(before - self.loss)
+        if earlier_loss is not None:
+            self._falls.append(earlier_loss - self.loss)
             self._seconds.append(self.epoch_s)
         rates = self.rates
         return (rates[0], rates[-1]) if len(rates) > self.delta else None
@@ -127,9 +127,9 @@ class Verdict:
 
     def entry(self, epoch: int, what: str, reason: str = "") -> Entry:
         """Return the log entry of a decision after an epoch; ``reason`` replaces the reason of this verdict."""
-        earlier, rate = self.rates or (None, None)
+        earlier_rate, rate = self.rates or (None, None)
         line = {"epoch": epoch + 1, "what": what, "why": reason or self.reason}
-        return DECISIONS, {**line, "rate": rate, "earlier_rate": earlier, "F": self.running_loss}
+        return DECISIONS, {**line, "rate": rate, "earlier_rate": earlier_rate, "F": self.running_loss}
 
 
 class Watch(Adaptive):
@@ -167,11 +167,11 @@ class Watch(Adaptive):
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
         """Compare the rates; ``epoch_s``: time of the epoch before on the slowest worker, if known on all workers."""
         rates = self._descent.add(loss, shared["epoch_s"])
-        careful, why = False, "there is no earlier rate to compare with yet"
+        is_careful, reason = False, "there is no earlier rate to compare with yet"
         if rates is not None:
-            careful = self.settings.widens(*rates)
-            why = f"the loss fell by {rates[1]:.4g} a second; {self._descent.delta} epochs before, by {rates[0]:.4g}"
-        self.verdict = Verdict(careful=careful, reason=why, rates=rates, running_loss=self._descent.loss)
+            is_careful = self.settings.widens(*rates)
+            reason = f"the loss fell by {rates[1]:.4g} a second; {self._descent.delta} epochs before, by {rates[0]:.4g}"
+        self.verdict = Verdict(careful=is_careful, reason=reason, rates=rates, running_loss=self._descent.loss)
 
     def steer(self, settings: Comparing, *, version: int = 0) -> None:
         """Replace the settings; a new momentum or delta starts again without an earlier rate."""

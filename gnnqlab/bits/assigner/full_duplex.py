@@ -72,18 +72,18 @@ def solve_full_duplex(
         problem, pair_link=np.arange(pairs), pair_far_link=None, link_round=np.zeros(pairs, dtype=np.int64)
     )
     ups = upgrades(by_pair)
-    relaxed = _relax(problem, ups)
+    relaxation = _relax(problem, ups)
     weight_v, weight_t = problem.weights
     base = weight_v * problem.ends[0] + weight_t * problem.ends[2]
     # The dual bounds the absolute objective; the normalised one is relative to utopia, `base`.
-    proved = max(0.0, float(dual_bound(problem, relaxed.multipliers).sum()) - base)
-    found = min(
-        (problem.solution(choice, proved) for choice in _whole_choices(problem, ups, relaxed)),
-        key=lambda one: one.objective,
+    proved_bound = max(0.0, float(dual_bound(problem, relaxation.multipliers).sum()) - base)
+    best_solution = min(
+        (problem.solution(choice, proved_bound) for choice in _whole_choices(problem, ups, relaxation)),
+        key=lambda solution: solution.objective,
     )
-    if found.gap <= tolerance:
-        return found
-    return _close_gap(problem, relaxed.multipliers, found, tolerance, most_open, most_tried)
+    if best_solution.gap <= tolerance:
+        return best_solution
+    return _close_gap(problem, relaxation.multipliers, best_solution, tolerance, most_open, most_tried)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def _relax(problem: Problem, ups: Upgrades) -> _Relaxed:
     steps = (ups.last - ups.first)[:, None] * np.linspace(0, 1, _START_STATES)
     start = ups.first[:, None] + steps.astype(np.int64)  # (I, K per pair)
     owner, state = _unique(np.repeat(np.arange(ups.first.size), _START_STATES), start.ravel())
-    best, best_proved = None, -np.inf
+    best_master, best_bound = None, -np.inf
     # Column generation: solve the restricted master, price all states, add the best ones.
     for _ in range(_PROGRAMS):
         master = _master(problem, ups, owner, state)
@@ -110,20 +110,23 @@ def _relax(problem: Problem, ups: Upgrades) -> _Relaxed:
         price = _of_pairs(problem, master.multipliers)  # (I,), a pair's seconds count on both of its links
         cost = weight_v * ups.variance[answer] + price * ups.seconds[answer]
         # The master is restricted, so its optimum is an upper bound; each pair's own best state gives a lower one.
-        proved = float(cost.sum())
-        if proved > best_proved:  # bounds of successive programs may fall again
-            best, best_proved = master, proved
-        if master.objective - best_proved <= _TOLERANCE:
+        proved_bound = float(cost.sum())
+        if proved_bound > best_bound:  # bounds of successive programs may fall again
+            best_master, best_bound = master, proved_bound
+        if master.objective - best_bound <= _TOLERANCE:
             break
         # Neighbouring states too: the optimum mixes adjacent states, so fewer programs are needed.
-        nearby = np.clip(answer[:, None] + np.array([-1, 0, 1]), ups.first[:, None], ups.last[:, None])
-        both = np.concatenate([owner, np.repeat(np.arange(answer.size), 3)]), np.concatenate([state, nearby.ravel()])
-        wider = _unique(*both)
-        if wider[1].size == state.size:  # no new state, so the master has the optimum of all states
+        nearby_states = np.clip(answer[:, None] + np.array([-1, 0, 1]), ups.first[:, None], ups.last[:, None])
+        candidates = (
+            np.concatenate([owner, np.repeat(np.arange(answer.size), 3)]),
+            np.concatenate([state, nearby_states.ravel()]),
+        )
+        next_states = _unique(*candidates)
+        if next_states[1].size == state.size:  # no new state, so the master has the optimum of all states
             break
-        owner, state = wider
-    assert best is not None
-    return _Relaxed(best.multipliers, best.pair_s)
+        owner, state = next_states
+    assert best_master is not None
+    return _Relaxed(best_master.multipliers, best_master.pair_s)
 
 
 def _one_sided(problem: Problem, ups: Upgrades) -> _Relaxed:
@@ -133,9 +136,9 @@ def _one_sided(problem: Problem, ups: Upgrades) -> _Relaxed:
     # Time is free: each pair takes all upgrades.
     if weight_t == 0:
         return _Relaxed(multipliers, ups.seconds[ups.last])
-    cheapest = problem.link_s(np.full(problem.group_rows.size, problem.cheapest))
+    cheapest_s = problem.link_s(np.full(problem.group_rows.size, problem.cheapest))
     # Variance is free: the slowest link at the cheapest bit-widths bears the whole price.
-    multipliers[cheapest.argmax()] = weight_t
+    multipliers[cheapest_s.argmax()] = weight_t
     return _Relaxed(multipliers, ups.seconds[ups.first])
 
 
@@ -158,24 +161,24 @@ def _master(problem: Problem, ups: Upgrades, owner: Index, state: Index) -> _Mas
     seconds = ups.seconds[state] / unit_s
     queues = np.concatenate([problem.pair_link[owner], problem.pair_far_link[owner]])
     # One row per link: its time in the mix is at most the last variable, the time of the exchange (in unit_s).
-    on_link = coo_array((np.tile(seconds, 2), (queues, np.tile(columns, 2))), shape=(links, columns.size))
-    of_pair = coo_array((np.ones(columns.size), (owner, columns)), shape=(pairs, columns.size))  # shares sum to 1
-    found = linprog(
+    link_matrix = coo_array((np.tile(seconds, 2), (queues, np.tile(columns, 2))), shape=(links, columns.size))
+    pair_matrix = coo_array((np.ones(columns.size), (owner, columns)), shape=(pairs, columns.size))  # shares sum to 1
+    result = linprog(
         np.append(weight_v * ups.variance[state], weight_t * unit_s),  # (K + 1,); the last is the time
-        A_ub=hstack([on_link, coo_array(-np.ones((links, 1)))]).tocsc(),
+        A_ub=hstack([link_matrix, coo_array(-np.ones((links, 1)))]).tocsc(),
         b_ub=np.zeros(links),
-        A_eq=hstack([of_pair, coo_array((pairs, 1))]).tocsc(),
+        A_eq=hstack([pair_matrix, coo_array((pairs, 1))]).tocsc(),
         b_eq=np.ones(pairs),
         method="highs",
     )
-    if found.status != 0:
-        raise RuntimeError(f"the linear program must have an optimum, got from HiGHS: {found.message}")
+    if result.status != 0:
+        raise RuntimeError(f"the linear program must have an optimum, got from HiGHS: {result.message}")
     # Clip and rescale the rounding errors of HiGHS, because the dual bound needs μ >= 0 with the exact sum.
-    multipliers = np.maximum(-found.ineqlin.marginals / unit_s, 0.0)
+    multipliers = np.maximum(-result.ineqlin.marginals / unit_s, 0.0)
     multipliers *= weight_t / multipliers.sum()
     # (K,) shares -> (I,), the mean time of each pair's mix.
-    pair_s: Array = np.bincount(owner, found.x[:-1] * ups.seconds[state], minlength=pairs).astype(np.float64)
-    return _Master(float(found.fun), multipliers, pair_s)
+    pair_s: Array = np.bincount(owner, result.x[:-1] * ups.seconds[state], minlength=pairs).astype(np.float64)
+    return _Master(float(result.fun), multipliers, pair_s)
 
 
 def _best_states(ups: Upgrades, weight_v: float, problem: Problem, multipliers: Array) -> Index:
@@ -185,8 +188,8 @@ def _best_states(ups: Upgrades, weight_v: float, problem: Problem, multipliers: 
     # Slopes fall along the states of a pair, so bisection finds the last upgrade that pays; all pairs at once.
     while (low < high).any():
         middle = (low + high) >> 1
-        pays = (weight_v * ups.slope[middle] > price) & (low < high)
-        low, high = np.where(pays, middle + 1, low), np.where(pays, high, np.minimum(middle, high))
+        is_profitable = (weight_v * ups.slope[middle] > price) & (low < high)
+        low, high = np.where(is_profitable, middle + 1, low), np.where(is_profitable, high, np.minimum(middle, high))
     return low
 
 
@@ -202,110 +205,110 @@ def _unique(owner: Index, state: Index) -> tuple[Index, Index]:
     return owner[index], state
 
 
-def _whole_choices(problem: Problem, ups: Upgrades, relaxed: _Relaxed) -> list[Index]:
+def _whole_choices(problem: Problem, ups: Upgrades, relaxation: _Relaxed) -> list[Index]:
     """Return choices of whole groups near the best mix: within its time, and with the next upgrade of each pair."""
     # With rounding errors a mix of one state may seem a little shorter than the state itself.
-    lower = ups.last_state_within(relaxed.pair_s * (1 + 1e-12))
-    upper = np.minimum(lower + (ups.seconds[lower] < relaxed.pair_s * (1 - 1e-9)), ups.last)
-    found = []
-    for state in (lower, upper):
+    lower_state = ups.last_state_within(relaxation.pair_s * (1 + 1e-12))
+    upper_state = np.minimum(lower_state + (ups.seconds[lower_state] < relaxation.pair_s * (1 - 1e-9)), ups.last)
+    choices = []
+    for state in (lower_state, upper_state):
         levels = ups.steps_taken(state)
         limit = float(problem.link_s(ups.hull[levels]).max())
-        for end in {limit, max(limit, _longest(problem, relaxed))}:  # time of these groups, or of the mix
-            found.append(ups.hull[_spend_spare(problem, ups, levels.copy(), relaxed.multipliers, end)])
-    return found
+        for end in {limit, max(limit, _longest(problem, relaxation))}:  # time of these groups, or of the mix
+            choices.append(ups.hull[_spend_spare(problem, ups, levels.copy(), relaxation.multipliers, end)])
+    return choices
 
 
-def _longest(problem: Problem, relaxed: _Relaxed) -> float:
+def _longest(problem: Problem, relaxation: _Relaxed) -> float:
     """Return the seconds of the busiest link in the best mix."""
     assert problem.pair_far_link is not None
     links = problem.link_round.size
-    leaving, entering = (
-        np.bincount(end, relaxed.pair_s, minlength=links) for end in (problem.pair_link, problem.pair_far_link)
+    sender_s, receiver_s = (
+        np.bincount(end, relaxation.pair_s, minlength=links) for end in (problem.pair_link, problem.pair_far_link)
     )
-    return float((leaving + entering).max())
+    return float((sender_s + receiver_s).max())
 
 
 def _spend_spare(problem: Problem, ups: Upgrades, levels: Index, multipliers: Array, limit_s: float) -> Index:
     """Spend the spare time of links up to a limit on upgrades that fit, by variance saved per price."""
     assert problem.group_far_link is not None
     # Per step of the hull, (J,).
-    more_bytes, saves = np.diff(problem.width_bytes[ups.hull]), -np.diff(problem.width_variance[ups.hull])
+    more_bytes, saved_variance = np.diff(problem.width_bytes[ups.hull]), -np.diff(problem.width_variance[ups.hull])
     spare_s = limit_s - problem.link_s(ups.hull[levels])
     price = problem.group_price(multipliers)
     while True:
         open_groups = np.flatnonzero((levels < ups.hull.size - 1) & (problem.group_beta > 0))
         cost = problem.group_s_per_byte[open_groups] * more_bytes[levels[open_groups]]
-        near, far = problem.group_link[open_groups], problem.group_far_link[open_groups]
-        fits = cost <= np.minimum(spare_s[near], spare_s[far])  # a transfer takes its time on both links
-        if not fits.any():
+        near_link, far_link = problem.group_link[open_groups], problem.group_far_link[open_groups]
+        has_time = cost <= np.minimum(spare_s[near_link], spare_s[far_link])  # a transfer takes its time on both links
+        if not has_time.any():
             return levels
         # A link with spare time has the price 0; a small price everywhere still ranks upgrades by their seconds there.
         # 1e-300 prevents a division by zero for an upgrade without cost.
-        paid = (price[open_groups] + 1e-3 * multipliers.sum() + 1e-300) * cost + 1e-300
-        worth = problem.group_beta[open_groups] * saves[levels[open_groups]] / paid
-        for index in np.flatnonzero(fits)[np.argsort(-worth[fits], kind="stable")[:_BATCH]].tolist():
-            ends = [near[index], far[index]]
+        total_price = (price[open_groups] + 1e-3 * multipliers.sum() + 1e-300) * cost + 1e-300
+        ratio = problem.group_beta[open_groups] * saved_variance[levels[open_groups]] / total_price
+        for index in np.flatnonzero(has_time)[np.argsort(-ratio[has_time], kind="stable")[:_BATCH]].tolist():
+            ends = [near_link[index], far_link[index]]
             if cost[index] <= spare_s[ends].min():  # upgrades before it may have used the time
                 spare_s[ends] -= cost[index]
                 levels[open_groups[index]] += 1
 
 
 def _close_gap(
-    problem: Problem, multipliers: Array, known: Solution, tolerance: float, most_open: int, most_tried: int
+    problem: Problem, multipliers: Array, known_solution: Solution, tolerance: float, most_open: int, most_tried: int
 ) -> Solution:
     """Search for a better assignment among the bit-widths that reduced costs allow, and raise the bound."""
     weight_v, _ = problem.weights
     # Reduced cost (G, B): increase of the Lagrangian over the group's best bit-width at these multipliers.
     cost = np.outer(problem.group_price(multipliers) * problem.group_s_per_byte, problem.width_bytes)
     cost += weight_v * np.outer(problem.group_beta, problem.width_variance)
-    usual = cost.argmin(axis=1)  # (G, B) -> (G,)
+    defaults = cost.argmin(axis=1)  # (G, B) -> (G,)
     cost -= cost.min(axis=1, keepdims=True)
     # A choice with a larger reduced cost is in no assignment better than the known one.
-    allowed = cost <= known.objective - known.bound + 1e-12
-    is_open = allowed.sum(axis=1) > 1
+    is_allowed = cost <= known_solution.objective - known_solution.bound + 1e-12
+    is_open = is_allowed.sum(axis=1) > 1
     if is_open.sum() > most_open:
-        return known
+        return known_solution
     if not is_open.any():
         # Only this assignment can be better than the known one.
-        only = problem.solution(usual, -np.inf)
-        better = min(known, only, key=lambda one: one.objective)
-        return replace(better, bound=better.objective)
-    if allowed[is_open].sum(axis=1).astype(float).prod() <= most_tried:  # float: int64 could overflow
-        best = problem.solution(_best_of_all(problem, usual, allowed, is_open), -np.inf)
-        better = min(known, best, key=lambda one: one.objective)
-        return replace(better, bound=better.objective)
-    choice, bound = _integer(problem, usual, allowed, is_open, tolerance)
+        only_solution = problem.solution(defaults, -np.inf)
+        better_solution = min(known_solution, only_solution, key=lambda solution: solution.objective)
+        return replace(better_solution, bound=better_solution.objective)
+    if is_allowed[is_open].sum(axis=1).astype(float).prod() <= most_tried:  # float: int64 could overflow
+        best_solution = problem.solution(_best_of_all(problem, defaults, is_allowed, is_open), -np.inf)
+        better_solution = min(known_solution, best_solution, key=lambda solution: solution.objective)
+        return replace(better_solution, bound=better_solution.objective)
+    choice, bound = _integer(problem, defaults, is_allowed, is_open, tolerance)
     # Only assignments no better than the known one were excluded, so the smaller of both values bounds all of them.
-    proved = max(known.bound, min(bound, known.objective))
-    candidates = [known] if choice is None else [known, problem.solution(choice, -np.inf)]
-    better = min(candidates, key=lambda one: one.objective)
-    return replace(better, bound=min(proved, better.objective))
+    proved_bound = max(known_solution.bound, min(bound, known_solution.objective))
+    candidates = [known_solution] if choice is None else [known_solution, problem.solution(choice, -np.inf)]
+    better_solution = min(candidates, key=lambda solution: solution.objective)
+    return replace(better_solution, bound=min(proved_bound, better_solution.objective))
 
 
-def _best_of_all(problem: Problem, usual: Index, allowed: NDArray[np.bool_], is_open: NDArray[np.bool_]) -> Index:
+def _best_of_all(problem: Problem, defaults: Index, is_allowed: NDArray[np.bool_], is_open: NDArray[np.bool_]) -> Index:
     """Return the best of all choices of the open groups, the others at their usual bit-width."""
     assert problem.group_far_link is not None
     weight_v, weight_t = problem.weights
     groups = np.flatnonzero(is_open)
-    grid = np.meshgrid(*(np.flatnonzero(allowed[group]) for group in groups), indexing="ij")
+    grid = np.meshgrid(*(np.flatnonzero(is_allowed[group]) for group in groups), indexing="ij")
     widths = np.stack(grid, axis=-1).reshape(-1, groups.size)  # (assignments, open groups)
-    fixed = np.where(is_open, 0.0, problem.group_s_per_byte * problem.width_bytes[usual])  # (G,)
-    link_s = np.tile(problem.link_gamma_s + problem.by_link(fixed), (len(widths), 1))  # (assignments, L)
+    group_fixed_s = np.where(is_open, 0.0, problem.group_s_per_byte * problem.width_bytes[defaults])  # (G,)
+    link_s = np.tile(problem.link_gamma_s + problem.by_link(group_fixed_s), (len(widths), 1))  # (assignments, L)
     variance = np.zeros(len(widths))  # (assignments,)
     for column, group in zip(widths.T, groups.tolist()):
         seconds = problem.group_s_per_byte[group] * problem.width_bytes[column]
         for link in (problem.group_link[group], problem.group_far_link[group]):
             link_s[:, link] += seconds
         variance += problem.group_beta[group] * problem.width_variance[column]
-    best = (weight_v * variance + weight_t * link_s.max(axis=1)).argmin()
-    choice = usual.copy()
-    choice[groups] = widths[best]
+    best_index = (weight_v * variance + weight_t * link_s.max(axis=1)).argmin()
+    choice = defaults.copy()
+    choice[groups] = widths[best_index]
     return choice
 
 
 def _integer(
-    problem: Problem, usual: Index, allowed: NDArray[np.bool_], is_open: NDArray[np.bool_], tolerance: float
+    problem: Problem, defaults: Index, is_allowed: NDArray[np.bool_], is_open: NDArray[np.bool_], tolerance: float
 ) -> tuple[Index | None, float]:
     """Solve Eq. 12 over the open groups, the others at their usual bit-width; return a choice and the bound."""
     from scipy.optimize import Bounds, LinearConstraint, milp
@@ -314,38 +317,38 @@ def _integer(
     assert problem.group_far_link is not None
     weight_v, weight_t = problem.weights
     unit_s, links = problem.ends[3], problem.link_round.size
-    group, width = np.nonzero(allowed & is_open[:, None])  # (K,) each: one binary per choice
+    group, width = np.nonzero(is_allowed & is_open[:, None])  # (K,) each: one binary per choice
     extra_v = problem.width_variance - problem.width_variance[problem.finest]
-    fixed = np.where(is_open, 0.0, problem.group_s_per_byte * problem.width_bytes[usual])
-    fixed_s = (problem.link_gamma_s + problem.by_link(fixed)) / unit_s
-    fixed_v = weight_v * float((problem.group_beta * extra_v[usual])[~is_open].sum())
+    group_fixed_s = np.where(is_open, 0.0, problem.group_s_per_byte * problem.width_bytes[defaults])
+    fixed_s = (problem.link_gamma_s + problem.by_link(group_fixed_s)) / unit_s
+    fixed_v = weight_v * float((problem.group_beta * extra_v[defaults])[~is_open].sum())
     least_s = problem.ends[2] / unit_s
 
     columns = np.arange(group.size)
     seconds = problem.group_s_per_byte[group] * problem.width_bytes[width] / unit_s
     queues = np.concatenate([problem.group_link[group], problem.group_far_link[group]])
-    on_link = coo_array((np.tile(seconds, 2), (queues, np.tile(columns, 2))), shape=(links, columns.size))
-    of_group = coo_array(
+    link_matrix = coo_array((np.tile(seconds, 2), (queues, np.tile(columns, 2))), shape=(links, columns.size))
+    group_matrix = coo_array(
         (np.ones(columns.size), (np.cumsum(is_open)[group] - 1, columns)), shape=(int(is_open.sum()), columns.size)
     )
     # The last variable is the time of the exchange above its time at utopia.
-    in_time = LinearConstraint(hstack([on_link, coo_array(-np.ones((links, 1)))]).tocsc(), ub=least_s - fixed_s)
-    one_width = LinearConstraint(hstack([of_group, coo_array((of_group.shape[0], 1))]).tocsc(), lb=1, ub=1)
-    found = milp(
+    time_limit = LinearConstraint(hstack([link_matrix, coo_array(-np.ones((links, 1)))]).tocsc(), ub=least_s - fixed_s)
+    width_sum = LinearConstraint(hstack([group_matrix, coo_array((group_matrix.shape[0], 1))]).tocsc(), lb=1, ub=1)
+    result = milp(
         np.append(weight_v * problem.group_beta[group] * extra_v[width], weight_t * unit_s),
         integrality=np.append(np.ones(columns.size), 0),
         bounds=Bounds(0, np.append(np.ones(columns.size), np.inf)),
-        constraints=[in_time, one_width],
+        constraints=[time_limit, width_sum],
         # With presolve HiGHS prints to standard output whatever its options, and is no faster on such small programs.
         options={"mip_rel_gap": tolerance / 2, "node_limit": _NODES, "presolve": False},
     )
-    dual = getattr(found, "mip_dual_bound", None)
+    dual = getattr(result, "mip_dual_bound", None)
     # HiGHS may violate a link's constraint by its tolerance, so the bound is lowered by the price of that time.
     bound = -np.inf if dual is None else float(dual) + fixed_v - _FEASIBLE * weight_t * unit_s
-    if found.x is None:
+    if result.x is None:
         return None, bound
-    choice = usual.copy()
-    share = np.zeros(allowed.shape)  # (G, B)
-    share[group, width] = found.x[:-1]
+    choice = defaults.copy()
+    share = np.zeros(is_allowed.shape)  # (G, B)
+    share[group, width] = result.x[:-1]
     choice[is_open] = share[is_open].argmax(axis=1)  # argmax: binaries are 0 or 1 up to a tolerance
     return choice, bound

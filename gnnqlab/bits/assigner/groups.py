@@ -53,9 +53,9 @@ def use_of_halo(shard: Shard, alpha: Tensor, direction: str = "forward", *, as_r
     if direction == "backward":
         return torch.ones(shard.num_halo, dtype=torch.float64, device=alpha.device)
     column = shard.indices.to(alpha.device)
-    remote = column >= shard.num_owned  # local ids: owned nodes first, then the halo
-    halo = column[remote].long() - shard.num_owned
-    coefficient = alpha[remote].double()  # (E,) -> edges from halo nodes
+    is_remote = column >= shard.num_owned  # local ids: owned nodes first, then the halo
+    halo = column[is_remote].long() - shard.num_owned
+    coefficient = alpha[is_remote].double()  # (E,) -> edges from halo nodes
     sums = torch.zeros(shard.num_halo, dtype=torch.float64, device=alpha.device)
     if as_released:
         return sums.index_add_(0, halo, coefficient).square_()

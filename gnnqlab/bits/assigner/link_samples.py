@@ -89,24 +89,24 @@ class Transfers:
     def observe(self, arrivals: Iterable[LinkSample]) -> None:
         """Record the arrivals of one training epoch, without evaluation."""
         places = set()
-        for one in arrivals:
-            place = (one.layer, one.direction)
+        for arrival in arrivals:
+            place = (arrival.layer, arrival.direction)
             if place not in places:
                 places.add(place)
-                self._posted[place].append(one.posted)
+                self._posted[place].append(arrival.posted)
             # An entry for every epoch, also without bytes, so that epochs of all workers stay aligned.
-            size = float(one.layout.num_bytes) if one.seconds > 0 else 0.0
-            self._completed[place, one.sender].append((size, one.posted + one.seconds))
+            size = float(arrival.layout.num_bytes) if arrival.seconds > 0 else 0.0
+            self._completed[place, arrival.sender].append((size, arrival.posted + arrival.seconds))
 
     def take(self) -> Witnessed:
         """Return the records and clear them."""
-        recorded = Witnessed(
+        records = Witnessed(
             {place: np.array(times[-self._most :]) for place, times in self._posted.items()},
             {key: np.array(messages[-self._most :]) for key, messages in self._completed.items()},
         )
         self._posted.clear()
         self._completed.clear()
-        return recorded
+        return records
 
 
 def samples(
@@ -131,58 +131,58 @@ def samples(
     """
     workers = len(witnessed)
     offsets = np.zeros(workers) if offsets_s is None else np.asarray(offsets_s, dtype=np.float64)
-    found: dict[tuple[int, int], list[tuple[int, float]]] = {}
-    places = sorted({place for one in witnessed for place in one.posted})
+    samples_by_pair: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    places = sorted({place for records in witnessed for place in records.posted})
     for place in places:
-        if any(place not in one.posted for one in witnessed):
+        if any(place not in records.posted for records in witnessed):
             continue
         # Workers may have recorded different numbers of epochs; the last ones are common to all.
-        epochs = min(one.posted[place].size for one in witnessed)
-        posted = np.stack(  # (P, E), by the clock of rank 0
-            [one.posted[place][-epochs:] + offset for one, offset in zip(witnessed, offsets, strict=True)]
+        epochs = min(records.posted[place].size for records in witnessed)
+        post_times = np.stack(  # (P, E), by the clock of rank 0
+            [records.posted[place][-epochs:] + offset for records, offset in zip(witnessed, offsets, strict=True)]
         )
-        sizes, took = _exchanges(place, epochs, witnessed, posted, offsets)  # (P, P, E) each
-        shares = _shares(sizes, took, np.ones((workers, workers)) if theta_s_per_byte is None else theta_s_per_byte)
+        sizes, times = _exchanges(place, epochs, witnessed, post_times, offsets)  # (P, P, E) each
+        shares = _shares(sizes, times, np.ones((workers, workers)) if theta_s_per_byte is None else theta_s_per_byte)
         for sender in range(workers):
             for receiver, record in enumerate(witnessed):
                 if (place, sender) in record.completions:
                     size, seconds = sizes[sender, receiver], shares[sender, receiver]
-                    good = (size > 0) & (seconds > 0)  # clocks are aligned to some error: drop negative times
-                    pairs = zip(size[good].astype(int).tolist(), seconds[good].tolist(), strict=True)
-                    found.setdefault((sender, receiver), []).extend(pairs)
-    return found
+                    is_valid = (size > 0) & (seconds > 0)  # clocks are aligned to some error: drop negative times
+                    pairs = zip(size[is_valid].astype(int).tolist(), seconds[is_valid].tolist(), strict=True)
+                    samples_by_pair.setdefault((sender, receiver), []).extend(pairs)
+    return samples_by_pair
 
 
 def _exchanges(
-    place: Place, epochs: int, witnessed: Sequence[Witnessed], posted: Array, offsets: Array
+    place: Place, epochs: int, worker_records: Sequence[Witnessed], post_times: Array, offsets: Array
 ) -> tuple[Array, Array]:
     """Return bytes, and seconds from the later post to completion, of every message of a place, ``(P, P, E)``."""
-    workers = len(witnessed)
-    sizes, took = np.zeros((workers, workers, epochs)), np.zeros((workers, workers, epochs))
-    for receiver, record in enumerate(witnessed):
+    workers = len(worker_records)
+    sizes, times = np.zeros((workers, workers, epochs)), np.zeros((workers, workers, epochs))
+    for receiver, record in enumerate(worker_records):
         for sender in range(workers):
             if (place, sender) in record.completions:
-                size, completed = record.completions[place, sender][-epochs:].T  # (E, 2) -> two of (E,)
+                size, completion_times = record.completions[place, sender][-epochs:].T  # (E, 2) -> two of (E,)
                 # From the later of both posts; all times by the clock of rank 0.
-                wire_s = completed + offsets[receiver] - np.maximum(posted[receiver], posted[sender])
-                sizes[sender, receiver], took[sender, receiver] = size, np.where(size > 0, wire_s, 0.0)
-    return sizes, took
+                wire_s = completion_times + offsets[receiver] - np.maximum(post_times[receiver], post_times[sender])
+                sizes[sender, receiver], times[sender, receiver] = size, np.where(size > 0, wire_s, 0.0)
+    return sizes, times
 
 
-def _shares(sizes: Array, took: Array, theta_s_per_byte: Array) -> Array:
+def _shares(sizes: Array, times: Array, theta_s_per_byte: Array) -> Array:
     """Return the share of each message in the busy time of the busier of its ends, ``(P, P, E)``.
 
     At most the time of the message itself: the message of another sender must not make a fast sender seem slow.
     """
     shares, load = [], []
     for other_ends in (1, 0):  # sum over the receivers of each sender, then over the senders of each receiver
-        through = sizes.sum(axis=other_ends, keepdims=True)  # (P, P, E) -> bytes of each end
-        busy_s = took.max(axis=other_ends, keepdims=True)
+        end_bytes = sizes.sum(axis=other_ends, keepdims=True)  # (P, P, E) -> bytes of each end
+        busy_s = times.max(axis=other_ends, keepdims=True)
         # An end without bytes gives NaN, which the caller drops with its messages of size 0.
         with np.errstate(invalid="ignore", divide="ignore"):
-            shares.append(busy_s * sizes / through)
+            shares.append(busy_s * sizes / end_bytes)
         load.append((theta_s_per_byte[:, :, None] * sizes).sum(axis=other_ends, keepdims=True))
-    return np.minimum(np.where(load[0] >= load[1], *shares), took)
+    return np.minimum(np.where(load[0] >= load[1], *shares), times)
 
 
 def refreshed(
@@ -200,13 +200,13 @@ def refreshed(
     Returns:
         The model, and a mask of pairs with a new line, ``(P, P)``.
     """
-    fresh = cost.updated(taken, keep=_KEEP)
-    changed: NDArray[np.bool_] = (fresh.moments != cost.moments).any(axis=(2, 3)) & (fresh.r_squared >= 0)
-    merged = {
-        name: np.where(changed, getattr(fresh, name), getattr(cost, name))
+    fresh_cost = cost.updated(taken, keep=_KEEP)
+    is_changed: NDArray[np.bool_] = (fresh_cost.moments != cost.moments).any(axis=(2, 3)) & (fresh_cost.r_squared >= 0)
+    merged_values = {
+        name: np.where(is_changed, getattr(fresh_cost, name), getattr(cost, name))
         for name in ("theta_s_per_byte", "gamma_s", "r_squared")
     }
-    return replace(fresh, **merged), changed
+    return replace(fresh_cost, **merged_values), is_changed
 
 
 def machine() -> str:
@@ -232,11 +232,11 @@ def clock_offsets(
         group: process group of the round trips.
         seconds: added to this worker's clock, for tests.
     """
-    first = {name: machines.index(name) for name in reversed(machines)}  # lowest rank of each machine
-    found = torch.zeros(len(machines), dtype=torch.float64)
-    for peer in sorted(set(first.values()) - {0}):
+    first_ranks = {name: machines.index(name) for name in reversed(machines)}  # lowest rank of each machine
+    offsets = torch.zeros(len(machines), dtype=torch.float64)
+    for peer in sorted(set(first_ranks.values()) - {0}):
         ping, pong = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-        fastest = float("inf")
+        fastest_s = float("inf")
         for _ in range(_ROUND_TRIPS):
             if rank == 0:
                 start = time.perf_counter() + seconds
@@ -244,12 +244,12 @@ def clock_offsets(
                 dist.recv(pong, peer, group=group)
                 round_trip = time.perf_counter() + seconds - start
                 # The fastest round trip has waited least, so its middle is the best estimate.
-                if round_trip < fastest:
-                    fastest, found[peer] = round_trip, start + round_trip / 2 - float(pong)
+                if round_trip < fastest_s:
+                    fastest_s, offsets[peer] = round_trip, start + round_trip / 2 - float(pong)
             elif rank == peer:
                 dist.recv(ping, 0, group=group)
                 pong[0] = time.perf_counter() + seconds
                 dist.send(pong, 0, group=group)
-    if len(first) > 1:
-        dist.broadcast(found, 0, group=group)
-    return [float(found[first[name]]) for name in machines]
+    if len(first_ranks) > 1:
+        dist.broadcast(offsets, 0, group=group)
+    return [float(offsets[first_ranks[name]]) for name in machines]

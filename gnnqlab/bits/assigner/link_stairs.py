@@ -116,31 +116,31 @@ def even_links(problem: Problem, ups: Upgrades, apart_from: list[int]) -> Even:
     """Find the even links, without those in ``apart_from``; none if a bit-width lies above the hull."""
     links, rows = problem.link_round.size, problem.group_rows
     more_bytes, step_variance = np.diff(problem.width_bytes[ups.hull]), -np.diff(problem.width_variance[ups.hull])
-    usual = np.maximum.reduceat(rows if ups.in_order else rows[ups.by_link], ups.start)  # (L,)
-    differs = np.flatnonzero(rows != usual[problem.group_link])
-    odd = np.full(links, -1)
-    odd[problem.group_link[differs]] = differs
+    usual_rows = np.maximum.reduceat(rows if ups.in_order else rows[ups.by_link], ups.start)  # (L,)
+    odd_groups = np.flatnonzero(rows != usual_rows[problem.group_link])
+    odd_of_link = np.full(links, -1)
+    odd_of_link[problem.group_link[odd_groups]] = odd_groups
     # One pair per link, so that all bytes of the link have the same θ.
     theta = np.zeros(links)
     theta[problem.pair_link] = problem.theta_s_per_byte
-    fits = (np.bincount(problem.pair_link, minlength=links) == 1) & (theta > 0)
-    fits &= np.bincount(problem.group_link[differs], minlength=links) <= 1  # at most one odd group
-    fits[apart_from] = False
+    is_even = (np.bincount(problem.pair_link, minlength=links) == 1) & (theta > 0)
+    is_even &= np.bincount(problem.group_link[odd_groups], minlength=links) <= 1  # at most one odd group
+    is_even[apart_from] = False
     if ups.hull.size < len(problem.widths) or ups.hull.size < 2:
-        fits[:] = False
-    some = np.flatnonzero(fits)
+        is_even[:] = False
+    link_index = np.flatnonzero(is_even)
     step_bytes = more_bytes.astype(np.int64)
     unit_bytes = int(np.gcd.reduce(step_bytes)) if step_bytes.size else 1  # every step is a multiple of it
-    there = (odd[some] >= 0)[:, None]
-    # Index -1 (no odd group) selects some group's values, which `there` replaces by 0.
+    has_odd = (odd_of_link[link_index] >= 0)[:, None]
+    # Index -1 (no odd group) selects some group's values, which `has_odd` replaces by 0.
     return Even(
-        links=some,
-        unit_s=(usual * theta)[some] * unit_bytes,
-        odd=odd[some],
+        links=link_index,
+        unit_s=(usual_rows * theta)[link_index] * unit_bytes,
+        odd=odd_of_link[link_index],
         step_units=step_bytes // unit_bytes,
         step_variance=step_variance,
-        odd_s=np.where(there, problem.group_s_per_byte[odd[some]][:, None] * more_bytes, 0.0),
-        odd_v=np.where(there, problem.group_beta[odd[some]][:, None] * step_variance, 0.0),
+        odd_s=np.where(has_odd, problem.group_s_per_byte[odd_of_link[link_index]][:, None] * more_bytes, 0.0),
+        odd_v=np.where(has_odd, problem.group_beta[odd_of_link[link_index]][:, None] * step_variance, 0.0),
     )
 
 
@@ -164,59 +164,59 @@ def even_stairs(problem: Problem, ups: Upgrades, even: Even, window: Window, *, 
     owner, state = spans(begin, end - begin + 1)
     group, step = ups.next_upgrade(state, links[owner])
     # Drop the states in which the odd group is next; the rest are the states of the even groups, in order.
-    keep = (group != even.odd[owner]) | (state == end[owner])
-    owner, state, group, step = owner[keep], state[keep], group[keep], step[keep]
-    final = state == end[owner]
+    is_even_group = (group != even.odd[owner]) | (state == end[owner])
+    owner, state, group, step = owner[is_even_group], state[is_even_group], group[is_even_group], step[is_even_group]
+    is_final = state == end[owner]
 
     odd_steps = _odd_steps_taken(problem, ups, even, owner, state)  # (states, J)
     seconds = ups.seconds[state] - (even.odd_s[owner] * odd_steps).sum(axis=1)
     variance = ups.variance[state] + (even.odd_v[owner] * odd_steps).sum(axis=1)
     base_s = ups.seconds[ups.first[links]][owner]
     units = np.rint((seconds - base_s) / even.unit_s[owner])  # whole up to rounding errors of the sums
-    saves = problem.group_beta[group] * even.step_variance[step]
-    filler = _fillers(ups, owner, state, step, final)
+    saved_variance = problem.group_beta[group] * even.step_variance[step]
+    filler = _fillers(ups, owner, state, step, is_final)
 
     # One stair for every number of units: each state, then one per unit until its next upgrade can be paid.
-    source, extra = spans(np.zeros(state.size, dtype=np.int64), np.where(final, 1, even.step_units[step]))
+    source, extra_units = spans(np.zeros(state.size, dtype=np.int64), np.where(is_final, 1, even.step_units[step]))
     # Relaxed knapsack: between two states the bound falls in proportion to the units paid.
-    bound = variance[source] - saves[source] * extra / even.step_units[step[source]]
-    reached, remaining = variance[source].copy(), extra.copy()
-    also = np.full((source.size, even.step_units.size), -1)
+    bound = variance[source] - saved_variance[source] * extra_units / even.step_units[step[source]]
+    reached_v, remaining_units = variance[source].copy(), extra_units.copy()
+    added_states = np.full((source.size, even.step_units.size), -1)
     # Fill the units in between with smaller upgrades from later states, the largest first.
-    for each in np.argsort(-even.step_units):
-        index = filler[source, each]
-        use = np.flatnonzero((index >= 0) & (even.step_units[each] <= remaining))
-        remaining[use] -= even.step_units[each]
-        reached[use] -= saves[index[use]]
-        also[use, each] = state[index[use]]
+    for hull_step in np.argsort(-even.step_units):
+        index = filler[source, hull_step]
+        use = np.flatnonzero((index >= 0) & (even.step_units[hull_step] <= remaining_units))
+        remaining_units[use] -= even.step_units[hull_step]
+        reached_v[use] -= saved_variance[index[use]]
+        added_states[use, hull_step] = state[index[use]]
 
-    seconds = base_s[source] + (units[source] + extra) * even.unit_s[owner[source]]
+    seconds = base_s[source] + (units[source] + extra_units) * even.unit_s[owner[source]]
     if even.odd_v.sum() <= spare:
-        free = even.odd_v.sum(axis=1)[owner[source]]
-        odd = np.where(even.odd >= 0, 0, -1)[owner[source]]
-        return Stairs(links[owner[source]], seconds, bound - free, reached, state[source], odd, also)
-    return _repeat_for_odd(even, owner[source], seconds, bound, reached, state[source], also)
+        odd_v = even.odd_v.sum(axis=1)[owner[source]]
+        odd_level = np.where(even.odd >= 0, 0, -1)[owner[source]]
+        return Stairs(links[owner[source]], seconds, bound - odd_v, reached_v, state[source], odd_level, added_states)
+    return _repeat_for_odd(even, owner[source], seconds, bound, reached_v, state[source], added_states)
 
 
 def _repeat_for_odd(
-    even: Even, owner: Index, seconds: Array, bound: Array, reached: Array, state: Index, also: Index
+    even: Even, owner: Index, seconds: Array, bound: Array, reached_v: Array, state: Index, added_states: Index
 ) -> Stairs:
     """Repeat the stairs of the even groups for every bit-width of the odd group."""
     parts = []
     for steps in range(even.step_units.size + 1):
         # Links without an odd group have no copies but the one without steps.
-        some = np.flatnonzero(even.odd[owner] >= 0) if steps else np.arange(owner.size)
-        which = owner[some]
-        more_s, less_v = even.odd_s[which, :steps].sum(axis=1), even.odd_v[which, :steps].sum(axis=1)
+        stair_index = np.flatnonzero(even.odd[owner] >= 0) if steps else np.arange(owner.size)
+        stair_owner = owner[stair_index]
+        more_s, less_v = even.odd_s[stair_owner, :steps].sum(axis=1), even.odd_v[stair_owner, :steps].sum(axis=1)
         parts.append(
             Stairs(
-                link=even.links[which],
-                seconds=seconds[some] + more_s,
-                bound=bound[some] - less_v,
-                reached=reached[some] - less_v,
-                state=state[some],
-                odd=np.where(even.odd[which] >= 0, steps, -1),
-                also=also[some],
+                link=even.links[stair_owner],
+                seconds=seconds[stair_index] + more_s,
+                bound=bound[stair_index] - less_v,
+                reached=reached_v[stair_index] - less_v,
+                state=state[stair_index],
+                odd=np.where(even.odd[stair_owner] >= 0, steps, -1),
+                also=added_states[stair_index],
             )
         )
     return joined(parts)
@@ -224,22 +224,22 @@ def _repeat_for_odd(
 
 def _odd_steps_taken(problem: Problem, ups: Upgrades, even: Even, owner: Index, state: Index) -> NDArray[np.bool_]:
     """Return a mask of the odd group's steps that lie before each state, ``(., J)``."""
-    links, there = even.links, even.odd >= 0
+    links, has_odd = even.links, even.odd >= 0
     index = even.odd.copy()
     if not ups.in_order:
         position = np.empty_like(ups.by_link)
         position[ups.by_link] = np.arange(ups.by_link.size)  # inverse permutation: group -> place by link
-        index = np.where(there, position[even.odd], -1)
+        index = np.where(has_odd, position[even.odd], -1)
     index -= ups.start[links]
     slopes = group_slopes(problem, ups.hull, even.odd)
     column = np.arange(slopes.shape[1]) * ups.width[links][:, None] + index[:, None]  # (links, J)
     # The order of `upgrades`: by falling slope, then by column.
     slope = ups.slope[state][:, None]
-    before = (slopes[owner] > slope) | ((slopes[owner] == slope) & (column[owner] < ups.column[state][:, None]))
-    return before & there[owner][:, None] & (slopes[owner] > 0)
+    is_before = (slopes[owner] > slope) | ((slopes[owner] == slope) & (column[owner] < ups.column[state][:, None]))
+    return is_before & has_odd[owner][:, None] & (slopes[owner] > 0)
 
 
-def _fillers(ups: Upgrades, owner: Index, state: Index, step: Index, final: NDArray[np.bool_]) -> Index:
+def _fillers(ups: Upgrades, owner: Index, state: Index, step: Index, is_final: NDArray[np.bool_]) -> Index:
     """Return the index of the next upgrade after each state for each step of the hull, or -1, ``(., J)``.
 
     An upgrade counts only if its group's earlier step was certainly taken before the state, by its slope.
@@ -247,16 +247,16 @@ def _fillers(ups: Upgrades, owner: Index, state: Index, step: Index, final: NDAr
     steps, end = ups.hull.size - 1, state.size
     index = np.arange(state.size)
     steepness = ups.slope[state]
-    found = np.full((state.size, steps), -1)
-    for each in range(steps):
-        candidate = np.where((step == each) & ~final, index, end)
-        following = np.minimum.accumulate(candidate[::-1])[::-1]  # first candidate at or after each index
-        following = np.append(following[1:], end)
-        there = following < end
-        there[there] = owner[following[there]] == owner[there]
-        if each:
+    fillers = np.full((state.size, steps), -1)
+    for hull_step in range(steps):
+        candidate = np.where((step == hull_step) & ~is_final, index, end)
+        next_index = np.minimum.accumulate(candidate[::-1])[::-1]  # first candidate at or after each index
+        next_index = np.append(next_index[1:], end)
+        has_filler = next_index < end
+        has_filler[has_filler] = owner[next_index[has_filler]] == owner[has_filler]
+        if hull_step:
             # The ratio of a group's slopes in consecutive steps is the same for all groups.
-            earlier = ups.slope[state[following[there]]] * ups.fall[each - 1]
-            there[there] = earlier > steepness[there]
-        found[there, each] = following[there]
-    return found
+            earlier_slope = ups.slope[state[next_index[has_filler]]] * ups.fall[hull_step - 1]
+            has_filler[has_filler] = earlier_slope > steepness[has_filler]
+        fillers[has_filler, hull_step] = next_index[has_filler]
+    return fillers

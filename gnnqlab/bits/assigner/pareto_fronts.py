@@ -50,12 +50,12 @@ class Front:
 
     def choice(self, place: int) -> Index:
         """Return the bit-width index of each group for the assignment at list index ``place``."""
-        chosen = self.usual.copy()
+        choice = self.usual.copy()
         # Follow the parents back from the last open group to the first.
         for index in range(self.open.size - 1, -1, -1):
-            chosen[self.open[index]] = self.options[index][place]
+            choice[self.open[index]] = self.options[index][place]
             place = int(self.parents[index][place])
-        return chosen
+        return choice
 
 
 def fronts(problem: Problem, multipliers: Array, slack: Array, *, most_open: int) -> list[Front]:
@@ -75,19 +75,19 @@ def fronts(problem: Problem, multipliers: Array, slack: Array, *, most_open: int
     price = multipliers[problem.group_link] * problem.group_s_per_byte  # (G,)
     cost = np.outer(price, problem.width_bytes)
     cost += weight_v * np.outer(problem.group_beta, problem.width_variance)
-    usual = cost.argmin(axis=1)  # (G, B) -> (G,)
+    choice = cost.argmin(axis=1)  # (G, B) -> (G,)
     cost -= cost.min(axis=1, keepdims=True)  # (G, B), reduced costs
     limit = slack[problem.link_round] + _ROUNDING  # (L,)
-    allowed = cost <= limit[problem.group_link][:, None]  # (G, B)
-    if np.count_nonzero(allowed.sum(axis=1) > 1) > most_open:
+    is_allowed = cost <= limit[problem.group_link][:, None]  # (G, B)
+    if np.count_nonzero(is_allowed.sum(axis=1) > 1) > most_open:
         return []
     by_link = np.split(np.argsort(problem.group_link, kind="stable"), np.bincount(problem.group_link).cumsum()[:-1])
-    found = (_front(problem, link, by_link[link], usual, allowed, cost, limit[link]) for link in range(links))
-    return [each for each in found if each is not None]
+    link_fronts = (_front(problem, link, by_link[link], choice, is_allowed, cost, limit[link]) for link in range(links))
+    return [front for front in link_fronts if front is not None]
 
 
 def _front(
-    problem: Problem, link: int, groups: Index, usual: Index, allowed: NDArray[np.bool_], cost: Array, limit: float
+    problem: Problem, link: int, groups: Index, choice: Index, is_allowed: NDArray[np.bool_], cost: Array, limit: float
 ) -> Front | None:
     """Build the front of a link group by group: extend every pair by every allowed bit-width, then prune.
 
@@ -95,41 +95,41 @@ def _front(
     """
     extra_variance = problem.width_variance - problem.width_variance[problem.finest]
     s_per_byte, beta = problem.group_s_per_byte, problem.group_beta
-    open_groups = np.flatnonzero(allowed[groups].sum(axis=1) > 1)
-    closed = np.delete(groups, open_groups)
-    fixed_s = problem.link_gamma_s[link] + (s_per_byte[closed] * problem.width_bytes[usual[closed]]).sum()
+    open_groups = np.flatnonzero(is_allowed[groups].sum(axis=1) > 1)
+    closed_group = np.delete(groups, open_groups)
+    fixed_s = problem.link_gamma_s[link] + (s_per_byte[closed_group] * problem.width_bytes[choice[closed_group]]).sum()
     seconds = np.array([fixed_s])  # one pair at first: the closed groups
-    variance = np.array([(beta[closed] * extra_variance[usual[closed]]).sum()])
-    spent = np.zeros(1)  # reduced costs of each pair
+    variance = np.array([(beta[closed_group] * extra_variance[choice[closed_group]]).sum()])
+    reduced_cost = np.zeros(1)  # reduced costs of each pair
     parents, options = [], []
     for group in groups[open_groups]:
-        width = np.flatnonzero(allowed[group])
-        all_spent = (spent[:, None] + cost[group, width]).ravel()  # (pairs, bit-widths), flat
-        some = np.flatnonzero(all_spent <= limit)
-        all_s = (seconds[:, None] + s_per_byte[group] * problem.width_bytes[width]).ravel()[some]
-        all_v = (variance[:, None] + beta[group] * extra_variance[width]).ravel()[some]
+        width = np.flatnonzero(is_allowed[group])
+        all_costs = (reduced_cost[:, None] + cost[group, width]).ravel()  # (pairs, bit-widths), flat
+        pair_index = np.flatnonzero(all_costs <= limit)
+        all_s = (seconds[:, None] + s_per_byte[group] * problem.width_bytes[width]).ravel()[pair_index]
+        all_v = (variance[:, None] + beta[group] * extra_variance[width]).ravel()[pair_index]
         # By time, then variance: a pair survives only if its variance is below that of every faster one.
         order = np.lexsort((all_v, all_s))
-        least = np.minimum.accumulate(all_v[order])
-        better = np.ones(order.size, dtype=bool)
-        better[1:] = all_v[order[1:]] < least[:-1]
-        order = order[better]
+        least_variance = np.minimum.accumulate(all_v[order])
+        is_better = np.ones(order.size, dtype=bool)
+        is_better[1:] = all_v[order[1:]] < least_variance[:-1]
+        order = order[is_better]
         if order.size > _LONGEST:
             return None
-        seconds, variance, spent = all_s[order], all_v[order], all_spent[some[order]]
-        parent, option = np.divmod(some[order], width.size)  # flat index -> pair and bit-width
+        seconds, variance, reduced_cost = all_s[order], all_v[order], all_costs[pair_index[order]]
+        parent, option = np.divmod(pair_index[order], width.size)  # flat index -> pair and bit-width
         parents.append(parent)
         options.append(width[option])
-    return Front(link, groups, usual[groups], open_groups, seconds, variance, tuple(parents), tuple(options))
+    return Front(link, groups, choice[groups], open_groups, seconds, variance, tuple(parents), tuple(options))
 
 
 def front_stairs(listed: list[Front], steps: int) -> Stairs:
     """Return the stairs of these links; ``state`` is the list index."""
-    sizes = [each.seconds.size for each in listed]
-    variance = np.concatenate([each.variance for each in listed])
+    sizes = [front.seconds.size for front in listed]
+    variance = np.concatenate([front.variance for front in listed])
     return Stairs(
-        link=np.repeat([each.link for each in listed], sizes),
-        seconds=np.concatenate([each.seconds for each in listed]),
+        link=np.repeat([front.link for front in listed], sizes),
+        seconds=np.concatenate([front.seconds for front in listed]),
         bound=variance,
         reached=variance,
         state=np.concatenate([np.arange(size) for size in sizes]),

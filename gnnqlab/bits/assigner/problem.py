@@ -103,10 +103,10 @@ class Problem:
             raise ValueError(f"every group must have at least one row, got {self.group_rows.min()}")
         for name in ("group_beta", "theta_s_per_byte", "gamma_s", "width_variance"):
             values = getattr(self, name)
-            wrong = ~(np.isfinite(values) & (values >= 0))
-            if wrong.any():
+            is_wrong = ~(np.isfinite(values) & (values >= 0))
+            if is_wrong.any():
                 raise ValueError(
-                    f"{name} must be finite and not negative, got {values[wrong][0]} at {int(wrong.argmax())}"
+                    f"{name} must be finite and not negative, got {values[is_wrong][0]} at {int(is_wrong.argmax())}"
                 )
         # An idle link would be an empty segment in `by_link`, and an idle pair would add its γ.
         for name, index, limit in (("group_pair", self.group_pair, pairs), ("pair_link", self._queues(), links)):
@@ -117,11 +117,13 @@ class Problem:
         self._check_far_links()
 
     def _check_far_links(self) -> None:
-        far = self.pair_far_link
-        if far is None:
+        far_link = self.pair_far_link
+        if far_link is None:
             return
-        if (far == self.pair_link).any():
-            raise ValueError(f"the ends of a pair must be two links, got {far[far == self.pair_link][0]} for both")
+        if (far_link == self.pair_link).any():
+            raise ValueError(
+                f"the ends of a pair must be two links, got {far_link[far_link == self.pair_link][0]} for both"
+            )
         if rounds := self.num_rounds - 1:
             raise ValueError(f"pairs that queue at both ends must all be in one round, got {rounds + 1} rounds")
 
@@ -191,8 +193,8 @@ class Problem:
 
     def group_price(self, multipliers: Array) -> Array:
         """Return the price of a second of each group from the prices of its links, ``(L,)`` to ``(G,)``."""
-        near: Array = multipliers[self.group_link]
-        return near if self.group_far_link is None else near + multipliers[self.group_far_link]
+        near_price: Array = multipliers[self.group_link]
+        return near_price if self.group_far_link is None else near_price + multipliers[self.group_far_link]
 
     @cached_property
     def _link_starts(self) -> Index:
@@ -225,9 +227,9 @@ class Problem:
 
     def round_s(self, link_s: Array) -> Array:
         """Return ``Z_r``, the slowest link of every round, ``(R,)``."""
-        slowest = np.zeros(self.num_rounds)
-        np.maximum.at(slowest, self.link_round, link_s)  # (L,) -> (R,)
-        return slowest
+        slowest_s = np.zeros(self.num_rounds)
+        np.maximum.at(slowest_s, self.link_round, link_s)  # (L,) -> (R,)
+        return slowest_s
 
     def seconds(self, choice: Index) -> float:
         """Return T."""
@@ -265,10 +267,10 @@ class Problem:
         Raises:
             ValueError: if one is not allowed, or there is not exactly one per group.
         """
-        chosen = np.asarray(widths)
-        if chosen.shape != self.group_rows.shape or not np.isin(chosen, self.widths).all():
+        chosen_widths = np.asarray(widths)
+        if chosen_widths.shape != self.group_rows.shape or not np.isin(chosen_widths, self.widths).all():
             raise ValueError(f"each of {self.group_rows.size} groups needs one of the widths {self.widths}")
-        return np.searchsorted(np.array(self.widths), chosen)
+        return np.searchsorted(np.array(self.widths), chosen_widths)
 
     def solution(self, choice: Index, bound: float) -> Solution:
         """Evaluate a choice: objective, variance, times and bound.

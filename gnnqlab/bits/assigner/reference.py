@@ -23,13 +23,13 @@ def brute_force(problem: Problem) -> Solution:
     groups = problem.group_rows.size
     if groups > 8:
         raise ValueError(f"brute force tries at most 8 groups, got {groups}; use solve")
-    best, best_objective = np.zeros(groups, dtype=np.int64), np.inf
-    for each in product(range(len(problem.widths)), repeat=groups):
-        choice = np.array(each)
+    best_choice, best_objective = np.zeros(groups, dtype=np.int64), np.inf
+    for indices in product(range(len(problem.widths)), repeat=groups):
+        choice = np.array(indices)
         objective = problem.objective(problem.variance(choice), problem.seconds(choice))
         if objective < best_objective:
-            best, best_objective = choice, objective
-    return problem.solution(best, best_objective)
+            best_choice, best_objective = choice, objective
+    return problem.solution(best_choice, best_objective)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +71,12 @@ def solve_reference(
     # Times relative to the exchange at nadir, because the solver's tolerances are absolute.
     unit_s = problem.ends[3] or 1.0
     share = cvxpy.Variable((groups, widths), boolean=not relaxed)  # (G, B)
-    longer = cvxpy.Variable(problem.num_rounds, nonneg=True)  # (R,), Z above its least, so that utopia is objective 0
-    least = problem.round_s(problem.link_s(np.full(groups, problem.cheapest))) / unit_s
+    excess = cvxpy.Variable(problem.num_rounds, nonneg=True)  # (R,), Z above its least, so that utopia is objective 0
+    least_s = problem.round_s(problem.link_s(np.full(groups, problem.cheapest))) / unit_s
     seconds = np.outer(problem.group_s_per_byte, problem.width_bytes) / unit_s  # (G, B)
     links = problem.link_round.size
     # Seconds that each choice takes on its link or links, (L, G · B).
-    on_link = sum(
+    matrix = sum(
         scipy.sparse.csr_array(
             (seconds.ravel(), (np.repeat(link, widths), np.arange(groups * widths))), shape=(links, groups * widths)
         )
@@ -86,12 +86,12 @@ def solve_reference(
     cost = weight_v * np.outer(problem.group_beta, problem.width_variance - problem.width_variance[problem.finest])
     constraints = [
         cvxpy.sum(share, axis=1) == 1,  # one bit-width per group
-        on_link @ cvxpy.vec(share, order="C") + problem.link_gamma_s / unit_s <= (least + longer)[problem.link_round],
+        matrix @ cvxpy.vec(share, order="C") + problem.link_gamma_s / unit_s <= (least_s + excess)[problem.link_round],
     ]
     if relaxed:
         constraints += [share >= 0]
     model = cvxpy.Problem(
-        cvxpy.Minimize(cvxpy.sum(cvxpy.multiply(cost, share)) + weight_t * unit_s * cvxpy.sum(longer)), constraints
+        cvxpy.Minimize(cvxpy.sum(cvxpy.multiply(cost, share)) + weight_t * unit_s * cvxpy.sum(excess)), constraints
     )
     options: dict[str, float] = {} if relaxed else {"mip_rel_gap": relative_gap}
     if time_limit_s is not None:
@@ -108,7 +108,7 @@ def solve_reference(
     if relaxed:
         return Reference(None, objective, model.status, time.perf_counter() - start)
     choice = np.asarray(share.value).argmax(axis=1)  # (G, B) -> (G,); binaries are 0 or 1 up to a tolerance
-    found = model.solver_stats.extra_stats
-    bound = getattr(found, "mip_dual_bound", None)
+    statistics = model.solver_stats.extra_stats
+    bound = getattr(statistics, "mip_dual_bound", None)
     solution = problem.solution(choice, -np.inf if bound is None else float(bound))
     return Reference(solution, solution.objective, model.status, time.perf_counter() - start)

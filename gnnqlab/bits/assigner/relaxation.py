@@ -106,19 +106,19 @@ class Upgrades:
         high = self.last.copy() if high is None else high.copy()
         while (low < high).any():
             middle = (low + high + 1) >> 1  # rounded up: `low = middle` always shortens the interval
-            fits = self.seconds[middle] <= seconds_L
-            low = np.where(fits, middle, low)
-            high = np.where(fits, high, middle - 1)
+            is_within = self.seconds[middle] <= seconds_L
+            low = np.where(is_within, middle, low)
+            high = np.where(is_within, high, middle - 1)
         return low
 
     def relaxed_variance(self, seconds_L: Array) -> Array:
         """Return the least variance of each link within a time if fractions of upgrades are allowed, ``(L,)``."""
         state = self.last_state_within(seconds_L)
-        saved = np.zeros_like(seconds_L)
+        saved_variance = np.zeros_like(seconds_L)
         part = self.slope[state] > 0
         # A fraction of the next upgrade, in proportion to the rest of the time.
-        saved[part] = self.slope[state[part]] * (seconds_L[part] - self.seconds[state[part]])
-        return self.variance[state] - saved
+        saved_variance[part] = self.slope[state[part]] * (seconds_L[part] - self.seconds[state[part]])
+        return self.variance[state] - saved_variance
 
     def steps_taken(self, state_L: Index) -> Index:
         """Count the steps of the hull that each group has taken in these states, ``(L,)`` to ``(G,)``."""
@@ -128,13 +128,13 @@ class Upgrades:
             rows, columns = block.links.size, steps * block.width
             mask = np.zeros((rows, columns), dtype=bool)
             number = (state_L - self.first)[block.links][:, None]
-            most = int(number.max())
+            limit = int(number.max())
             # Undo the sorting: mark the columns of each link's first `number` upgrades.
-            np.put_along_axis(mask, self.rows(self.column, block)[:, :most], np.arange(most) < number, axis=1)
+            np.put_along_axis(mask, self.rows(self.column, block)[:, :limit], np.arange(limit) < number, axis=1)
             index = np.arange(block.width)
-            inside = index < block.members[:, None]
-            group = self.by_link[(self.start[block.links][:, None] + index)[inside]]
-            levels[group] = mask.reshape(rows, steps, block.width).sum(axis=1)[inside]
+            is_member = index < block.members[:, None]
+            group = self.by_link[(self.start[block.links][:, None] + index)[is_member]]
+            levels[group] = mask.reshape(rows, steps, block.width).sum(axis=1)[is_member]
         return levels
 
     def rows(self, flat: NDArray[Any], block: _Block) -> NDArray[Any]:
@@ -161,39 +161,41 @@ def upgrades(problem: Problem) -> Upgrades:
     start = np.cumsum(members) - members
     blocks = _blocks(members, steps)
     size = sum(block.links.size * (steps * block.width + 1) for block in blocks)
-    first, last, width = (np.zeros(links, dtype=np.int64) for _ in range(3))
+    first_state, last_state, width = (np.zeros(links, dtype=np.int64) for _ in range(3))
     seconds, variance, slope = np.empty(size), np.empty(size), np.empty(size)
     column = np.empty(size, dtype=np.int32)
     steepness = less_variance / more_bytes
     fall = steepness[:-1] / steepness[1:]
-    ups = Upgrades(hull, by_link, in_order, start, width, blocks, fall, first, last, seconds, variance, slope, column)
+    ups = Upgrades(
+        hull, by_link, in_order, start, width, blocks, fall, first_state, last_state, seconds, variance, slope, column
+    )
     # Slopes fall along the hull, so the sorting keeps the steps of each group in their order.
     for block in blocks:
-        inside = np.arange(block.width) < block.members[:, None]
+        is_member = np.arange(block.width) < block.members[:, None]
         # (links, width) indices; the padding repeats the last group.
         group = start[block.links][:, None] + np.minimum(np.arange(block.width), block.members[:, None] - 1)
         ratios, costs = ratio[group], cost[group]
-        if not inside.all():
-            ratios[~inside] = costs[~inside] = 0.0  # padding: a slope of 0 sorts last
+        if not is_member.all():
+            ratios[~is_member] = costs[~is_member] = 0.0  # padding: a slope of 0 sorts last
         slopes = (steepness[:, None] * ratios[:, None]).reshape(block.links.size, -1)  # (links, J · width)
-        ranked = np.argsort(-slopes, axis=1, kind="stable")
-        slopes = np.take_along_axis(slopes, ranked, axis=1)
-        spent = np.take_along_axis((more_bytes[:, None] * costs[:, None]).reshape(slopes.shape), ranked, axis=1)
+        order = np.argsort(-slopes, axis=1, kind="stable")
+        slopes = np.take_along_axis(slopes, order, axis=1)
+        spent_s = np.take_along_axis((more_bytes[:, None] * costs[:, None]).reshape(slopes.shape), order, axis=1)
         if np.isinf(slopes[:, :1]).any():
             # An upgrade without cost in time has an infinite slope, and inf · 0 is NaN: sort its savings instead.
-            weights = np.where(inside, weight[group], 0.0)
-            saved = (less_variance[:, None] * weights[:, None]).reshape(slopes.shape)
-            saved = np.take_along_axis(saved, ranked, axis=1)
+            weights = np.where(is_member, weight[group], 0.0)
+            saved_variance = (less_variance[:, None] * weights[:, None]).reshape(slopes.shape)
+            saved_variance = np.take_along_axis(saved_variance, order, axis=1)
         else:
-            saved = slopes * spent
-        ups.rows(column, block)[:, :-1] = ranked
+            saved_variance = slopes * spent_s
+        ups.rows(column, block)[:, :-1] = order
         ups.rows(column, block)[:, -1] = 0  # no upgrade follows the last state
         ups.rows(slope, block)[:, :-1] = slopes
         ups.rows(slope, block)[:, -1] = 0.0
-        _write_sums(spent, base_s[block.links], ups.rows(seconds, block))
-        _write_sums(-saved, base_v[block.links], ups.rows(variance, block))
-        first[block.links] = block.begin + np.arange(block.links.size) * (slopes.shape[1] + 1)
-        last[block.links] = first[block.links] + np.count_nonzero(slopes > 0, axis=1)
+        _write_sums(spent_s, base_s[block.links], ups.rows(seconds, block))
+        _write_sums(-saved_variance, base_v[block.links], ups.rows(variance, block))
+        first_state[block.links] = block.begin + np.arange(block.links.size) * (slopes.shape[1] + 1)
+        last_state[block.links] = first_state[block.links] + np.count_nonzero(slopes > 0, axis=1)
         width[block.links] = block.width
     return ups
 
@@ -203,13 +205,13 @@ def _blocks(members: Index, steps: int) -> tuple[_Block, ...]:
     blocks, begin = [], 0
     # A matrix is padded to its longest link, so links of similar size share one.
     size_class = np.frexp(members.astype(np.float64))[1]  # binary exponent: sizes in a class differ by less than 2x
-    for each in np.unique(size_class):
-        links = np.flatnonzero(size_class == each)
+    for class_exponent in np.unique(size_class):
+        links = np.flatnonzero(size_class == class_exponent)
         width = int(members[links].max())
         per_block = max(1, _IN_CACHE // (width * max(steps, 1)))
-        for some in np.split(links, np.arange(per_block, links.size, per_block)):
-            blocks.append(_Block(some, members[some], width, begin))
-            begin += some.size * (steps * width + 1)
+        for block_links in np.split(links, np.arange(per_block, links.size, per_block)):
+            blocks.append(_Block(block_links, members[block_links], width, begin))
+            begin += block_links.size * (steps * width + 1)
     return tuple(blocks)
 
 
@@ -226,11 +228,11 @@ def _ratio(weight: Array, cost: Array) -> Array:
         return np.where(weight > 0, weight / cost, 0.0)
 
 
-def _write_sums(amounts: Array, base: Array, out: Array) -> None:
+def _write_sums(amounts: Array, base: Array, sums: Array) -> None:
     """Write the value of each state of a link: its base plus the amounts of all upgrades before the state."""
-    out[:, 0] = base
-    np.cumsum(amounts, axis=1, out=out[:, 1:])  # into the result, without a temporary matrix
-    out[:, 1:] += base[:, None]
+    sums[:, 0] = base
+    np.cumsum(amounts, axis=1, out=sums[:, 1:])  # into the result, without a temporary matrix
+    sums[:, 1:] += base[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,21 +253,21 @@ def relax(problem: Problem, ups: Upgrades) -> Relaxed:
     """Find the best Z of all rounds at once: by bisection, the Z at which slopes sum to the price of a second."""
     weight_v, weight_t = problem.weights
     round_of, rounds = problem.link_round, problem.num_rounds
-    least, most = problem.round_s(ups.seconds[ups.first]), problem.round_s(ups.seconds[ups.last])
+    least_s, most_s = problem.round_s(ups.seconds[ups.first]), problem.round_s(ups.seconds[ups.last])
 
     def worth(state: Index) -> Array:
         """Return the objective saved per additional second of the round, ``(L,)`` to ``(R,)``."""
         slope = ups.slope[state]
         # Upgrades without cost in time are always taken, so their infinite slopes must not count.
-        saved = np.bincount(round_of, np.where(np.isfinite(slope), slope, 0.0), minlength=rounds)
-        return (weight_v * saved).astype(np.float64)
+        saved_variance = np.bincount(round_of, np.where(np.isfinite(slope), slope, 0.0), minlength=rounds)
+        return (weight_v * saved_variance).astype(np.float64)
 
-    low, high = least.copy(), np.maximum(most, least)
+    low, high = least_s.copy(), np.maximum(most_s, least_s)
     low_state = ups.last_state_within(low[round_of])
     high_state = ups.last_state_within(high[round_of], low_state)
     # Invariant: an additional second pays at `low` and not at `high`. A round where it never pays stays at its least Z.
-    stays = worth(low_state) <= weight_t
-    high[stays], high_state = low[stays], np.where(stays[round_of], low_state, high_state)
+    is_fixed = worth(low_state) <= weight_t
+    high[is_fixed], high_state = low[is_fixed], np.where(is_fixed[round_of], low_state, high_state)
     # Ends when no state or no float lies between; 200 halvings exceed the precision of a float64.
     for _ in range(200):
         open_rounds = (np.bincount(round_of, high_state - low_state, minlength=rounds) > 0) & (high > low)
@@ -274,36 +276,36 @@ def relax(problem: Problem, ups: Upgrades) -> Relaxed:
         if not open_rounds.any():
             break
         state = ups.last_state_within(middle[round_of], low_state, high_state)
-        pays = worth(state) > weight_t
-        up, down = pays & open_rounds, ~pays & open_rounds
-        low, high = np.where(up, middle, low), np.where(down, middle, high)
-        low_state = np.where(up[round_of], state, low_state)
-        high_state = np.where(down[round_of], state, high_state)
+        is_profitable = worth(state) > weight_t
+        is_raised, is_lowered = is_profitable & open_rounds, ~is_profitable & open_rounds
+        low, high = np.where(is_raised, middle, low), np.where(is_lowered, middle, high)
+        low_state = np.where(is_raised[round_of], state, low_state)
+        high_state = np.where(is_lowered[round_of], state, high_state)
     return Relaxed(
         seconds=high,
-        least=least,
-        most=most,
+        least=least_s,
+        most=most_s,
         multipliers=_multipliers(problem, ups, low_state, high_state),
     )
 
 
-def _multipliers(problem: Problem, ups: Upgrades, before: Index, after: Index) -> Array:
+def _multipliers(problem: Problem, ups: Upgrades, low_state: Index, high_state: Index) -> Array:
     """Mix the slopes on both sides of the best Z so that they sum to the price of a second, ``(L,)``."""
     weight_v, weight_t = problem.weights
     round_of, rounds = problem.link_round, problem.num_rounds
-    left, right = (weight_v * np.where(np.isfinite(s), s, 0.0) for s in (ups.slope[before], ups.slope[after]))
+    left, right = (weight_v * np.where(np.isfinite(s), s, 0.0) for s in (ups.slope[low_state], ups.slope[high_state]))
     left_sum, right_sum = (np.bincount(round_of, side, minlength=rounds) for side in (left, right))
     spread = left_sum - right_sum
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(spread > 0, np.clip((weight_t - right_sum) / spread, 0, 1), 0.0)[round_of]
-    mixed = share * left + (1 - share) * right
-    total = np.bincount(round_of, mixed, minlength=rounds)
+    multipliers = share * left + (1 - share) * right
+    total = np.bincount(round_of, multipliers, minlength=rounds)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mixed *= np.where(total > weight_t, weight_t / total, 1.0)[round_of]
+        multipliers *= np.where(total > weight_t, weight_t / total, 1.0)[round_of]
     # The rest of the price goes to the slowest link of the round, so that multipliers sum to it exactly.
-    slowest = np.lexsort((ups.seconds[after], round_of))[np.cumsum(np.bincount(round_of, minlength=rounds)) - 1]
-    mixed[slowest] += np.maximum(weight_t - np.bincount(round_of, mixed, minlength=rounds), 0.0)
-    return mixed
+    slow_link = np.lexsort((ups.seconds[high_state], round_of))[np.cumsum(np.bincount(round_of, minlength=rounds)) - 1]
+    multipliers[slow_link] += np.maximum(weight_t - np.bincount(round_of, multipliers, minlength=rounds), 0.0)
+    return multipliers
 
 
 def dual_bound(problem: Problem, multipliers: Array) -> Array:
@@ -324,13 +326,13 @@ def dual_bound(problem: Problem, multipliers: Array) -> Array:
     links = multipliers * problem.link_gamma_s
     group_price = problem.group_price(multipliers)
     for begin in range(0, problem.group_rows.size, _IN_CACHE):  # blocks that fit a core's cache
-        some = slice(begin, begin + _IN_CACHE)
-        link = problem.group_link[some]
-        price = group_price[some] * problem.group_s_per_byte[some]
-        weight = weight_v * problem.group_beta[some]
-        best = np.full(price.size, np.inf)
+        block = slice(begin, begin + _IN_CACHE)
+        link = problem.group_link[block]
+        price = group_price[block] * problem.group_s_per_byte[block]
+        weight = weight_v * problem.group_beta[block]
+        costs = np.full(price.size, np.inf)
         for size, variance in zip(problem.width_bytes.tolist(), problem.width_variance.tolist()):
-            np.minimum(best, price * size + weight * variance, out=best)  # (some groups,), least over bit-widths
-        links += np.bincount(link, best, minlength=links.size)
+            np.minimum(costs, price * size + weight * variance, out=costs)  # (some groups,), least over bit-widths
+        links += np.bincount(link, costs, minlength=links.size)
     sums: Array = np.bincount(problem.link_round, links, minlength=rounds).astype(np.float64)
     return sums

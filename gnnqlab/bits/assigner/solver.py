@@ -66,21 +66,21 @@ def solve(problem: Problem, *, tolerance: float = 1e-4, most_open: int | None = 
         return solve_full_duplex(problem, tolerance=tolerance, most_open=_FEW if most_open is None else most_open)
     # Relaxation, dual bound, and whole groups in the window around the relaxed optimum.
     ups = upgrades(problem)
-    relaxed = relax(problem, ups)
-    proved = dual_bound(problem, relaxed.multipliers)
-    found = _assign(problem, ups, relaxed, proved, [], tolerance)
-    if found.gap(problem) <= tolerance:
-        return found.solution(problem)
-    slack = np.maximum(found.reached - proved, 0.0)  # (R,)
+    relaxation = relax(problem, ups)
+    proved_bound = dual_bound(problem, relaxation.multipliers)
+    assignment = _assign(problem, ups, relaxation, proved_bound, [], tolerance)
+    if assignment.gap(problem) <= tolerance:
+        return assignment.solution(problem)
+    slack = np.maximum(assignment.reached - proved_bound, 0.0)  # (R,)
     # The gap is too large: list the assignments of each link that may still be better.
-    listed = fronts(problem, relaxed.multipliers, slack, most_open=_MOST_OPEN if most_open is None else most_open)
-    if not listed:
-        return found.solution(problem)
-    refined = _assign(problem, ups, relaxed, proved, listed, 0.0)
-    # Assignments missing from the lists are no better than `found`, so the bound there is what `found` reached.
-    by_round: Array = np.maximum(found.bound, np.minimum(refined.bound, found.reached))
-    better = refined if refined.reached.sum() < found.reached.sum() else found
-    return _Assignment(better.choice, better.reached, by_round).solution(problem)
+    lists = fronts(problem, relaxation.multipliers, slack, most_open=_MOST_OPEN if most_open is None else most_open)
+    if not lists:
+        return assignment.solution(problem)
+    refinement = _assign(problem, ups, relaxation, proved_bound, lists, 0.0)
+    # Assignments missing from the lists are no better than `assignment`, so its objective is the bound there.
+    by_round: Array = np.maximum(assignment.bound, np.minimum(refinement.bound, assignment.reached))
+    result = refinement if refinement.reached.sum() < assignment.reached.sum() else assignment
+    return _Assignment(result.choice, result.reached, by_round).solution(problem)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,30 +107,32 @@ class _Assignment:
 def _assign(
     problem: Problem,
     ups: Upgrades,
-    relaxed: Relaxed,
-    proved: Array,
-    listed: list[Front],
+    relaxation: Relaxed,
+    proved_bound: Array,
+    lists: list[Front],
     tolerance: float,
 ) -> _Assignment:
     weight_v, weight_t = problem.weights
-    even = even_links(problem, ups, apart_from=[each.link for each in listed])
-    stairs, low, complete = _stairs_around(problem, ups, relaxed, even, listed, tolerance)
+    even = even_links(problem, ups, apart_from=[front.link for front in lists])
+    stairs, low, is_complete = _stairs_around(problem, ups, relaxation, even, lists, tolerance)
     descent = _descend(problem, stairs, low)
-    choice = _choice(problem, ups, stairs, descent.stair, even, listed)
+    choice = _choice(problem, ups, stairs, descent.stair, even, lists)
 
     # Stairs count variance above that of the finest bit-width; the dual counts all of it.
     finest_v = np.bincount(problem.link_round, problem.link_beta, minlength=problem.num_rounds)
     finest_v *= weight_v * problem.width_variance[ups.hull[-1]]
-    bound = np.where(complete, np.maximum(proved, np.minimum(descent.bound, descent.reached) + finest_v), proved)
+    bound = np.where(
+        is_complete, np.maximum(proved_bound, np.minimum(descent.bound, descent.reached) + finest_v), proved_bound
+    )
     link_v = problem.by_link(problem.group_beta * problem.width_variance[choice])
     # Evaluated from the choice itself: spending spare time may have made it better than its stairs.
-    reached = np.bincount(problem.link_round, weight_v * link_v, minlength=problem.num_rounds).astype(np.float64)
-    reached += weight_t * problem.round_s(problem.link_s(choice))
-    return _Assignment(choice, reached, bound)
+    objective = np.bincount(problem.link_round, weight_v * link_v, minlength=problem.num_rounds).astype(np.float64)
+    objective += weight_t * problem.round_s(problem.link_s(choice))
+    return _Assignment(choice, objective, bound)
 
 
 def _stairs_around(
-    problem: Problem, ups: Upgrades, relaxed: Relaxed, even: Even, listed: list[Front], tolerance: float
+    problem: Problem, ups: Upgrades, relaxation: Relaxed, even: Even, lists: list[Front], tolerance: float
 ) -> tuple[Stairs, Array, NDArray[np.bool_]]:
     """Return the stairs in each round's window, the starts of windows ``(R,)``, and True for complete windows ``(R,)``.
 
@@ -138,61 +140,61 @@ def _stairs_around(
     """
     round_of = problem.link_round
     weight_v, weight_t = problem.weights
-    low, high, whole = _window(problem, ups, relaxed)
+    low, high, whole_objective = _window(problem, ups, relaxation)
     # Up to a quarter of the tolerance is spent on looser bounds that are faster to compute.
-    near = float(whole.sum()) - weight_t * problem.ends[2]
-    spare = tolerance / 4 * near / weight_v if weight_v > 0 else 0.0
-    other = np.ones(round_of.size, dtype=bool)
-    other[even.links] = False
-    other[[each.link for each in listed]] = False
+    objective = float(whole_objective.sum()) - weight_t * problem.ends[2]
+    spare_variance = tolerance / 4 * objective / weight_v if weight_v > 0 else 0.0
+    is_other = np.ones(round_of.size, dtype=bool)
+    is_other[even.links] = False
+    is_other[[front.link for front in lists]] = False
 
-    complete = np.ones(problem.num_rounds, dtype=bool)
+    is_complete = np.ones(problem.num_rounds, dtype=bool)
     # Too many stairs: narrow the window to a quarter on both sides of the relaxed best Z.
     for _ in range(8):
         states = ups.last_state_within(high[round_of]) - ups.last_state_within(low[round_of])
         if states.sum() * ups.hull.size <= _MOST_STAIRS:
             break
-        complete[:] = False
-        low, high = (relaxed.seconds + (end - relaxed.seconds) / 4 for end in (low, high))
+        is_complete[:] = False
+        low, high = (relaxation.seconds + (end - relaxation.seconds) / 4 for end in (low, high))
     window = Window(low[round_of], high[round_of])
-    parts = [other_stairs(ups, np.flatnonzero(other), window)]
+    parts = [other_stairs(ups, np.flatnonzero(is_other), window)]
     if even.links.size:
-        parts.append(even_stairs(problem, ups, even, window, spare=spare))
-    if listed:
-        parts.append(front_stairs(listed, ups.hull.size - 1))
+        parts.append(even_stairs(problem, ups, even, window, spare=spare_variance))
+    if lists:
+        parts.append(front_stairs(lists, ups.hull.size - 1))
     stairs = joined(parts)
     # Tolerance for rounding errors: sums in another order may differ in the last bits.
-    return stairs.only(stairs.seconds <= high[round_of[stairs.link]] * (1 + 1e-12)), low, complete
+    return stairs.only(stairs.seconds <= high[round_of[stairs.link]] * (1 + 1e-12)), low, is_complete
 
 
-def _window(problem: Problem, ups: Upgrades, relaxed: Relaxed) -> tuple[Array, Array, Array]:
+def _window(problem: Problem, ups: Upgrades, relaxation: Relaxed) -> tuple[Array, Array, Array]:
     """Return start and end of each round's window, and the objective of whole groups at the relaxed best Z, ``(R,)``.
 
     Outside of the window the relaxation is worse than these whole groups. It is convex in Z, so it remains worse. The
     objective counts variance above that of the finest bit-width.
     """
     weight_v, weight_t = problem.weights
-    round_of, best = problem.link_round, relaxed.seconds
+    round_of, best_s = problem.link_round, relaxation.seconds
 
     def objective(seconds: Array, variance: Array) -> Array:
         return weight_v * np.bincount(round_of, variance, minlength=seconds.size) + weight_t * seconds
 
-    whole = objective(best, ups.variance[ups.last_state_within(best[round_of])])
+    whole_objective = objective(best_s, ups.variance[ups.last_state_within(best_s[round_of])])
     # First estimate of half the window: the longest next upgrade of the round's links; doubled until it suffices.
-    state = ups.last_state_within(best[round_of])
+    state = ups.last_state_within(best_s[round_of])
     step_s = ups.seconds[np.minimum(state + 1, ups.last)] - ups.seconds[state]  # (L,)
     guess = problem.round_s(step_s)
     ends = []
-    for limit, sign in ((relaxed.least, -1.0), (relaxed.most, 1.0)):
-        reach, end = guess.copy(), best.copy()
+    for limit, sign in ((relaxation.least, -1.0), (relaxation.most, 1.0)):
+        reach, end = guess.copy(), best_s.copy()
         for _ in range(64):
-            end = np.clip(best + sign * reach, relaxed.least, np.maximum(relaxed.most, best))
-            inside = (objective(end, ups.relaxed_variance(end[round_of])) < whole) & (end != limit)
-            if not (inside & (reach > 0)).any():
+            end = np.clip(best_s + sign * reach, relaxation.least, np.maximum(relaxation.most, best_s))
+            is_inside = (objective(end, ups.relaxed_variance(end[round_of])) < whole_objective) & (end != limit)
+            if not (is_inside & (reach > 0)).any():
                 break
-            reach = np.where(inside, 2 * reach, reach)
+            reach = np.where(is_inside, 2 * reach, reach)
         ends.append(end)
-    return ends[0], ends[1], whole
+    return ends[0], ends[1], whole_objective
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,34 +215,36 @@ def _descend(problem: Problem, stairs: Stairs, low: Array) -> _Descent:
 
     # One row per link: its stairs by rising time, padded with infinite times.
     stair = _table(stairs.link, links)  # (L, most stairs)
-    there = stair >= 0
-    time = np.where(there, seconds[stair], np.inf)
+    is_stair = stair >= 0
+    time = np.where(is_stair, seconds[stair], np.inf)
     order = np.argsort(time, axis=1)
-    stair, time, there = (np.take_along_axis(each, order, axis=1) for each in (stair, time, there))
-    falls = [_running_minimum(np.where(there, values[stair], np.inf)) for values in (stairs.bound, stairs.reached)]
+    stair, time, is_stair = (np.take_along_axis(each, order, axis=1) for each in (stair, time, is_stair))
+    falls = [_running_minimum(np.where(is_stair, values[stair], np.inf)) for values in (stairs.bound, stairs.reached)]
 
     # One row per round: all stairs of its links by rising time, and the change of the round's sum at each.
-    entry_link = np.nonzero(there)[0]
+    entry_link = np.nonzero(is_stair)[0]
     entry = _table(round_of[entry_link], rounds)
-    real = entry >= 0
-    round_time = np.where(real, time[there][entry], np.inf)
+    is_entry = entry >= 0
+    round_time = np.where(is_entry, time[is_stair][entry], np.inf)
     order = np.argsort(round_time, axis=1)
     round_time = np.take_along_axis(round_time, order, axis=1)
     # A round lasts at least until the first stair of each of its links.
-    possible = np.isfinite(round_time) & (round_time >= problem.round_s(time[:, 0])[:, None])
+    is_possible = np.isfinite(round_time) & (round_time >= problem.round_s(time[:, 0])[:, None])
     sums = []
-    for least, _ in falls:
-        change = np.zeros_like(least)
-        np.subtract(least[:, 1:], least[:, :-1], out=change[:, 1:], where=there[:, 1:])
-        ordered = np.take_along_axis(np.where(real, change[there][entry], 0.0), order, axis=1)
-        start = np.bincount(round_of, least[:, 0], minlength=rounds)
-        total = weight_v * (start[:, None] + np.cumsum(ordered, axis=1))
-        sums.append(np.where(possible, total + weight_t * np.where(possible, round_time, 0.0), np.inf))
-    best = sums[1].argmin(axis=1)  # among equals, the earliest
-    chosen = round_time[np.arange(rounds), best]
-    latest = np.count_nonzero(time <= chosen[round_of][:, None], axis=1) - 1
+    for minimum, _ in falls:
+        change = np.zeros_like(minimum)
+        np.subtract(minimum[:, 1:], minimum[:, :-1], out=change[:, 1:], where=is_stair[:, 1:])
+        ordered_change = np.take_along_axis(np.where(is_entry, change[is_stair][entry], 0.0), order, axis=1)
+        start = np.bincount(round_of, minimum[:, 0], minlength=rounds)
+        total = weight_v * (start[:, None] + np.cumsum(ordered_change, axis=1))
+        sums.append(np.where(is_possible, total + weight_t * np.where(is_possible, round_time, 0.0), np.inf))
+    best_index = sums[1].argmin(axis=1)  # among equals, the earliest
+    chosen_s = round_time[np.arange(rounds), best_index]
+    latest_stair = np.count_nonzero(time <= chosen_s[round_of][:, None], axis=1) - 1
     rows = np.arange(links)
-    return _Descent(stair[rows, falls[1][1][rows, latest]], sums[1][np.arange(rounds), best], sums[0].min(axis=1))
+    return _Descent(
+        stair[rows, falls[1][1][rows, latest_stair]], sums[1][np.arange(rounds), best_index], sums[0].min(axis=1)
+    )
 
 
 def _table(row: Index, rows: int) -> Index:
@@ -255,61 +259,61 @@ def _table(row: Index, rows: int) -> Index:
 
 def _running_minimum(values: Array) -> tuple[Array, Index]:
     """Return the running minimum along each row, and its column."""
-    least = np.minimum.accumulate(values, axis=1)
-    new = np.zeros(values.shape, dtype=np.int64)
-    new[:, 1:] = np.where(values[:, 1:] < least[:, :-1], np.arange(1, values.shape[1]), 0)
-    return least, np.maximum.accumulate(new, axis=1)
+    minimum = np.minimum.accumulate(values, axis=1)
+    columns = np.zeros(values.shape, dtype=np.int64)
+    columns[:, 1:] = np.where(values[:, 1:] < minimum[:, :-1], np.arange(1, values.shape[1]), 0)
+    return minimum, np.maximum.accumulate(columns, axis=1)
 
 
-def _choice(problem: Problem, ups: Upgrades, stairs: Stairs, stair: Index, even: Even, listed: list[Front]) -> Index:
+def _choice(problem: Problem, ups: Upgrades, stairs: Stairs, stair: Index, even: Even, lists: list[Front]) -> Index:
     """Return the bit-width index of each group from the chosen stair of its link, ``(G,)``."""
     links = np.arange(stair.size)
-    by_state = ~_members(np.array([each.link for each in listed], dtype=np.int64), stair.size)
+    by_state = ~_members(np.array([front.link for front in lists], dtype=np.int64), stair.size)
     state = np.where(by_state, stairs.state[stair], ups.first)
     levels = ups.steps_taken(state)
     # Fillers of even links: upgrades taken in addition, before their turn.
     for step in range(ups.hull.size - 1):
-        also = stairs.also[stair, step]
-        some = np.flatnonzero(by_state & (also >= 0))
-        group, _ = ups.next_upgrade(also[some], links[some])
+        added_states = stairs.also[stair, step]
+        selection = np.flatnonzero(by_state & (added_states >= 0))
+        group, _ = ups.next_upgrade(added_states[selection], links[selection])
         levels[group] += 1
-    some = np.flatnonzero(stairs.odd[stair[even.links]] >= 0)
-    levels[even.odd[some]] = stairs.odd[stair[even.links[some]]]
+    selection = np.flatnonzero(stairs.odd[stair[even.links]] >= 0)
+    levels[even.odd[selection]] = stairs.odd[stair[even.links[selection]]]
     # Time up to the slowest link of a round is free: spend it on upgrades that still fit.
     _spend_odd(problem, levels, even, ups, stairs.seconds[stair])
     _spend_rest(problem, levels, ups, state, stairs.seconds[stair], by_state & ~_members(even.links, stair.size))
     choice = ups.hull[levels]
-    for each in listed:
-        choice[each.groups] = each.choice(int(stairs.state[stair[each.link]]))
+    for front in lists:
+        choice[front.groups] = front.choice(int(stairs.state[stair[front.link]]))
     return choice
 
 
-def _members(some: Index, size: int) -> NDArray[np.bool_]:
+def _members(links: Index, size: int) -> NDArray[np.bool_]:
     members = np.zeros(size, dtype=bool)
-    members[some] = True
+    members[links] = True
     return members
 
 
 def _spend_odd(problem: Problem, levels: Index, even: Even, ups: Upgrades, link_s: Array) -> None:
     """Upgrade odd groups as far as their round does not take longer; changes ``levels``."""
-    which = even.odd >= 0
-    odd, links = even.odd[which], even.links[which]
+    has_odd = even.odd >= 0
+    odd_groups, links = even.odd[has_odd], even.links[has_odd]
     spare_s = (problem.round_s(link_s)[problem.link_round] - link_s)[links]
     for step in range(ups.hull.size - 1):
-        takes = (levels[odd] == step) & (even.odd_s[which, step] <= spare_s)
-        spare_s -= np.where(takes, even.odd_s[which, step], 0.0)
-        levels[odd[takes]] += 1
+        is_taken = (levels[odd_groups] == step) & (even.odd_s[has_odd, step] <= spare_s)
+        spare_s -= np.where(is_taken, even.odd_s[has_odd, step], 0.0)
+        levels[odd_groups[is_taken]] += 1
 
 
 def _spend_rest(
-    problem: Problem, levels: Index, ups: Upgrades, state: Index, link_s: Array, these: NDArray[np.bool_]
+    problem: Problem, levels: Index, ups: Upgrades, state: Index, link_s: Array, is_selected: NDArray[np.bool_]
 ) -> None:
     """Spend the spare time of each link in its round on later upgrades that fit; changes ``levels``."""
     more_bytes = np.diff(problem.width_bytes[ups.hull])
     spare_s = problem.round_s(link_s)[problem.link_round] - link_s
-    for link in np.flatnonzero(these & (spare_s > 0) & (state < ups.last)):
-        later = np.arange(state[link], min(state[link] + _LOOKAHEAD, ups.last[link]))
-        group, step = ups.next_upgrade(later, np.full(later.size, link))
+    for link in np.flatnonzero(is_selected & (spare_s > 0) & (state < ups.last)):
+        later_states = np.arange(state[link], min(state[link] + _LOOKAHEAD, ups.last[link]))
+        group, step = ups.next_upgrade(later_states, np.full(later_states.size, link))
         cost = problem.group_s_per_byte[group] * more_bytes[step]
         remaining_s = spare_s[link]
         for index in np.flatnonzero(cost <= remaining_s):

@@ -42,14 +42,14 @@ __all__ = [
 
 def first_layer_output(graph: Graph, *, hidden: int = 32, seed: int = 0) -> Tensor:
     """Return the output of the first layer of an untrained GCN, ``A X W``, float32 ``(N, hidden)``."""
-    local = LocalGraph(graph)
-    local.densify_features()
-    assert isinstance(local.features, Tensor)
+    local_graph = LocalGraph(graph)
+    local_graph.densify_features()
+    assert isinstance(local_graph.features, Tensor)
     weight = torch.empty(graph.num_features, hidden)
     # initial weights only: nothing is trained here
     nn.init.xavier_uniform_(weight, generator=torch.Generator().manual_seed(seed))
-    local_pass = local.open_pass(0, training=False)
-    return local_pass.aggregate(local.features @ weight).detach()  # (N, D) -> (N, hidden)
+    local_pass = local_graph.open_pass(0, training=False)
+    return local_pass.aggregate(local_graph.features @ weight).detach()  # (N, D) -> (N, hidden)
 
 
 def error_by_width(
@@ -78,9 +78,9 @@ def error_by_width(
     table: dict[float, list[float]] = {epsilon: [] for epsilon in epsilons}
     for width in bits:
         rows = quantize(x, bits=width, scale="tensor", noise=noise)
-        rounded = rows.codes * rows.scales.unsqueeze(1)  # (N, D) of integers x (N, 1)
+        decoded_rows = rows.codes * rows.scales.unsqueeze(1)  # (N, D) of integers x (N, 1)
         for epsilon in epsilons:
-            table[epsilon].append(relative_error(x, rounded, epsilon=epsilon))
+            table[epsilon].append(relative_error(x, decoded_rows, epsilon=epsilon))
     return pd.DataFrame(table, index=pd.Index(list(bits), name="bits"))
 
 
@@ -97,13 +97,17 @@ def draw_bit_rule(
     Raises:
         ValueError: if ``start`` is no ε of the frame.
     """
-    known = frame.columns.tolist()
-    start = (EPSILON if EPSILON in known else known[0]) if start is None else start
-    if start not in known:
-        raise ValueError(f"start must be one of the ε in the frame, {known}, got {start}")
+    epsilons = frame.columns.tolist()
+    start = (EPSILON if EPSILON in epsilons else epsilons[0]) if start is None else start
+    if start not in epsilons:
+        raise ValueError(f"start must be one of the ε in the frame, {epsilons}, got {start}")
     # bit-widths that meet the target, by ε
-    needed = {each: [width for width in frame.index if frame.loc[width, each] <= target] for each in known}
-    words = "; ".join(f"ε = {each:g}: {human_bits(min(w)) if w else 'no bit-width'}" for each, w in needed.items())
+    needed_widths = {
+        epsilon: [width for width in frame.index if frame.loc[width, epsilon] <= target] for epsilon in epsilons
+    }
+    words = "; ".join(
+        f"ε = {epsilon:g}: {human_bits(min(w)) if w else 'no bit-width'}" for epsilon, w in needed_widths.items()
+    )
     limit, error = f"target, {target:g}", "relative error, Eq. 4 (no unit)"
     figure = lines(frame, y={start: "first layer's output"}, y_axis={"title_text": error, "range": [0, 1]})
     figure = lines(
@@ -119,7 +123,7 @@ def draw_bit_rule(
         height=440,
     )
     # the slider swaps the curve of ε, trace 0; the target stays
-    steps = {f"{each:g}": {"y": [frame[each].tolist()]} for each in known}
+    steps = {f"{epsilon:g}": {"y": [frame[epsilon].tolist()]} for epsilon in epsilons}
     return FigureData(add_slider(figure, steps, start=f"{start:g}", prefix="ε = ", traces=[0]), frame.round(4))
 
 
@@ -158,19 +162,19 @@ def update_error(graph: Graph, *, bits: int = 4, draws: int = 64, scale: str = "
     x = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
     classes = functional.one_hot(graph.labels, graph.num_classes).float()
     gradient = (1 / graph.num_classes - classes) / graph.num_nodes  # at zero weights softmax is 1 / C
-    exact = x.t().double() @ gradient.double()  # (D, N) x (N, C) -> (D, C)
+    exact_gradient = x.t().double() @ gradient.double()  # (D, N) x (N, C) -> (D, C)
     counts = [2**power for power in range(20) if 2**power <= draws]  # averages are recorded at powers of two
     ids, table = torch.arange(graph.num_nodes), {}
     for rounding in _LOOKS:
         products = Int8Products(bits=bits, scale=scale, rounding=rounding).build()
-        total, errors = torch.zeros_like(exact), []
+        total, errors = torch.zeros_like(exact_gradient), []
         for epoch in range(counts[-1]):
             products.begin(PassRows(ids, seed, epoch))
             # Both factors have independent noise in every epoch, through the pass's seed and epoch.
             total += products.mm(products.operand(x), products.operand(gradient), transposed="a")
             if epoch + 1 in counts:
                 # relative error of the mean so far
-                errors.append(float((total / (epoch + 1) - exact).norm() / exact.norm()))
+                errors.append(float((total / (epoch + 1) - exact_gradient).norm() / exact_gradient.norm()))
         table[rounding] = errors
     return pd.DataFrame(table, index=pd.Index(counts, name="epochs averaged"))
 
@@ -241,8 +245,9 @@ def toy_layer(products: EdgeProducts | None = None) -> dict[str, Tensor]:
 
     # (4, 2): block-diagonal, so each head sees its own two features
     edges, heads = toy_edges(), torch.block_diag(*(torch.tensor(a).view(2, 1) for a in A_SOURCE))
-    projected, gradient = _rows(PROJECTED), _rows(GRADIENT)
-    source = projected @ heads if products is None else products.linear(projected, heads)  # (4, 4) x (4, 2) -> (4, 2)
+    projected_rows, gradient = _rows(PROJECTED), _rows(GRADIENT)
+    # (4, 4) x (4, 2) -> (4, 2)
+    source = projected_rows @ heads if products is None else products.linear(projected_rows, heads)
     # Only v3 has a printed target term; the logits of other targets are not compared.
     target = torch.zeros(4, 2)
     target[3] = torch.tensor(D_OF_3)
@@ -251,15 +256,15 @@ def toy_layer(products: EdgeProducts | None = None) -> dict[str, Tensor]:
     else:
         logits = EdgeAdd.apply(source, target, edges, products)
     attention = segment_softmax(edges, logits.relu())  # softmax over the edges of each target, (E, K)
-    rows = projected.view(4, 2, 2).clone().requires_grad_()  # (4, 4) -> (4 nodes, 2 heads, 2 features)
+    rows = projected_rows.view(4, 2, 2).clone().requires_grad_()  # (4, 4) -> (4 nodes, 2 heads, 2 features)
     if products is None:
         output = weighted_sum(edges, attention, rows)
     else:
         output = WeightedSum.apply(attention, rows, edges, products)
     (back,) = torch.autograd.grad(output, rows, gradient.view(4, 2, 2))  # gradient of H', (4, 2, 2)
     # in the order of PAPER
-    found = (source[0], logits[3], logits[4], attention[3], attention[4], output[3].flatten(), back[1].flatten())
-    return dict(zip(PAPER, (each.detach() for each in found), strict=True))
+    quantities = (source[0], logits[3], logits[4], attention[3], attention[4], output[3].flatten(), back[1].flatten())
+    return dict(zip(PAPER, (each.detach() for each in quantities), strict=True))
 
 
 def toy_table(**settings: object) -> DataFrame:
@@ -271,24 +276,25 @@ def toy_table(**settings: object) -> DataFrame:
     """
     import pandas as pd
 
-    chosen: dict[str, object] = {"scale": "tensor", "rounding": "nearest", **settings}
-    exact = toy_layer()
-    codes = toy_layer(Int8Products(**chosen).build())  # type: ignore[arg-type]
+    product_settings: dict[str, object] = {"scale": "tensor", "rounding": "nearest", **settings}
+    float32_values = toy_layer()
+    codes = toy_layer(Int8Products(**product_settings).build())  # type: ignore[arg-type]
     rows = {
         name: {
             "product": product,
-            "paper": _joined(printed),
-            "float32 here": _joined(exact[name].tolist()),
+            "paper": _joined(printed_values),
+            "float32 here": _joined(float32_values[name].tolist()),
             "codes here": _joined(codes[name].tolist()),
-            "codes off by": round(float((codes[name] - exact[name]).abs().max()), 4),
+            "codes off by": round(float((codes[name] - float32_values[name]).abs().max()), 4),
         }
-        for name, (product, printed) in PAPER.items()
+        for name, (product, printed_values) in PAPER.items()
     }
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def _rows(known: Mapping[int, tuple[float, ...]]) -> Tensor:
-    return torch.tensor([known.get(node, (0.0,) * 4) for node in range(4)])  # (4, 4); zeros where the text gives no row
+def _rows(rows_by_node: Mapping[int, tuple[float, ...]]) -> Tensor:
+    # (4, 4); zeros where the text gives no row
+    return torch.tensor([rows_by_node.get(node, (0.0,) * 4) for node in range(4)])
 
 
 def _joined(elements: object) -> str:

@@ -116,8 +116,8 @@ def codecs_over_epochs(
     shape = ModelSettings(layers=3, hidden=64, dropout=0.0) if model is None else model
     lines = []
     # Rows are those of float32 training, so all codecs encode the same rows.
-    for epoch, sent in rows_by_epoch(graph, shape, epochs, workers=workers, most=rows, system=system, seed=seed):
-        for place, matrix in sent.items():  # matrix: (rows, D) of one direction and layer
+    for epoch, matrices in rows_by_epoch(graph, shape, epochs, workers=workers, most=rows, system=system, seed=seed):
+        for place, matrix in matrices.items():  # matrix: (rows, D) of one direction and layer
             for name, codec in codecs.items():
                 for width in (each for each in bits if each in codec.widths):  # a codec may not support every bit-width
                     error = codec_error(codec, matrix, width, draws=draws)
@@ -177,23 +177,24 @@ def codes_chosen(
         raise ValueError(f"bits must be among {ERROR_WIDTHS}, where rows choose, got {list(bits)}")
     shape = ModelSettings(layers=3, hidden=64, dropout=0.0) if model is None else model
     parts = []
-    for epoch, sent in rows_by_epoch(graph, shape, epochs, workers=workers, most=rows, system=system, seed=seed):
-        for place, matrix in sent.items():
+    for epoch, matrices in rows_by_epoch(graph, shape, epochs, workers=workers, most=rows, system=system, seed=seed):
+        for place, matrix in matrices.items():
             count, columns = matrix.shape  # (n, D)
             # Per row: root errors between its ends for each bit-width, its norm (3) and its range (4).
-            noted = torch.empty(count, NOTED)
-            row_errors(matrix, torch.arange(count), noted)
-            peak = noted[:, 4] / matrix.square().mean(1).sqrt()  # range over root mean square, (n,)
+            records = torch.empty(count, NOTED)
+            row_errors(matrix, torch.arange(count), records)
+            peak = records[:, 4] / matrix.square().mean(1).sqrt()  # range over root mean square, (n,)
             # Expected squared errors of both codes, from the recorded root errors; no row is encoded.
             for width in bits:
-                between = noted[:, ERROR_WIDTHS.index(width)].double().square()
-                rotated = noted[:, 3].double().square() * relative_error(width, columns)
+                plain_errors = records[:, ERROR_WIDTHS.index(width)].double().square()
+                rotated_errors = records[:, 3].double().square() * relative_error(width, columns)
                 # One table per message kind and bit-width; they are joined once, which is linear in the rows.
                 parts.append(
                     pd.DataFrame(
                         {
                             "epoch": epoch, "direction": place.direction, "layer": place.layer, "bits": width,
-                            "peak": peak, "ratio": between / rotated, "rotated": by_rotation(noted, width, columns),
+                            "peak": peak, "ratio": plain_errors / rotated_errors,
+                            "rotated": by_rotation(records, width, columns),
                         }
                     )
                 )  # fmt: skip

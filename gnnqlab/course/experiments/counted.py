@@ -128,9 +128,9 @@ class CountedProducts(PlainProducts):
         return out
 
     def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
-        joined, again = super().residual(x, first, share)
-        self._count_pass((x, first), joined)
-        return joined, again
+        result, next_first = super().residual(x, first, share)
+        self._count_pass((x, first), result)
+        return result, next_first
 
     def join(self, layers: Sequence[Tensor], how: str, *, mask: Mask | None) -> Tensor:
         out = super().join(layers, how, mask=mask)
@@ -147,53 +147,58 @@ class CountedProducts(PlainProducts):
     def nodewise_both(
         self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None
     ) -> tuple[Tensor, Tensor]:
-        both = super().nodewise_both(x, norm, activation=activation, mask=mask)
-        self._count_pass((x,), *both)
-        return both
+        outputs = super().nodewise_both(x, norm, activation=activation, mask=mask)
+        self._count_pass((x,), *outputs)
+        return outputs
 
     def attend_rows(self, *operands: Any, **settings: Any) -> tuple[Tensor, Tensor]:
         # Refuse rather than report too little work.
         raise ValueError("the work of attention is not counted, got a model with attention; choose one without")
 
     def _in(self, phase: str, run: Callable[..., T], *operands: Any, **settings: Any) -> T:
-        outer = self._clock.enter(phase)  # returns the phase that was active
+        outer_phase = self._clock.enter(phase)  # returns the phase that was active
         try:
             return run(*operands, **settings)
         finally:
-            self._clock.enter(outer)
+            self._clock.enter(outer_phase)
 
     def _count_product(self, a: Tensor, b: Tensor, transposed: str) -> None:
         if not self._counting:
             return
-        rows, inner = reversed(a.shape) if transposed == "a" else a.shape  # the shape after the transposition
-        product = Product(rows=rows, inner=inner, columns=b.shape[transposed != "b"], transposed=transposed)
+        rows, inner_size = reversed(a.shape) if transposed == "a" else a.shape  # the shape after the transposition
+        product = Product(rows=rows, inner=inner_size, columns=b.shape[transposed != "b"], transposed=transposed)
         if product.flops:  # an empty product takes no time
             self.work.products[product] += 1
 
     def _count_linear(self, x: Tensor, weight: Tensor) -> None:
         """Count ``x W`` and the products of its backward pass: ``x^T dY``, and ``dY W^T`` if ``x`` needs a gradient."""
         if self._counting and torch.is_grad_enabled():
-            (rows, inner), columns = x.shape, weight.shape[1]
+            (rows, inner_size), columns = x.shape, weight.shape[1]
             self._count_product(x, weight, "")
-            self.work.products[Product(rows=inner, inner=rows, columns=columns, transposed="a")] += 1
+            self.work.products[Product(rows=inner_size, inner=rows, columns=columns, transposed="a")] += 1
             if x.requires_grad:
-                self.work.products[Product(rows=rows, inner=columns, columns=inner, transposed="b")] += 1
+                self.work.products[Product(rows=rows, inner=columns, columns=inner_size, transposed="b")] += 1
 
     def _count_sum(self, matrix: Adjacency, rows: Range, columns: int, *, added: bool) -> None:
-        first, last = rows
-        if first == last:  # half-open
+        first_row, end_row = rows
+        if first_row == end_row:  # half-open
             return
         spans = self._spans.setdefault(matrix, {})
         if rows not in spans:  # unique() is slow, and every pass uses the same spans
-            start, stop = matrix.indptr[[first, last]].tolist()
+            start, stop = matrix.indptr[[first_row, end_row]].tolist()
             # rows of the input that are read at least once
             spans[rows] = stop - start, matrix.indices[start:stop].unique().numel()
-        edges, used = spans[rows]
+        edges, source_rows = spans[rows]
         weighted = matrix.weights is not None
-        one = NeighbourSum(
-            edges=edges, source_rows=used, rows=last - first, columns=columns, weighted=weighted, added=added
+        neighbour_sum = NeighbourSum(
+            edges=edges,
+            source_rows=source_rows,
+            rows=end_row - first_row,
+            columns=columns,
+            weighted=weighted,
+            added=added,
         )
-        self.work.sums[one] += 1
+        self.work.sums[neighbour_sum] += 1
 
     def _count_pass(self, rows: tuple[Tensor, ...], *outs: Tensor) -> None:
         if not self._counting:
@@ -201,5 +206,5 @@ class CountedProducts(PlainProducts):
         num_elements = sum(out.numel() for out in outs)  # elements written
         self.work.passes[RowPass(num_read=sum(each.numel() for each in rows), num_written=num_elements)] += 1
         # The backward pass reads the gradient of the output and writes that of each input that needs one.
-        if learnt := sum(each.numel() for each in rows if each.requires_grad):
-            self.work.passes[RowPass(num_read=num_elements, num_written=learnt)] += 1
+        if num_gradients := sum(each.numel() for each in rows if each.requires_grad):
+            self.work.passes[RowPass(num_read=num_elements, num_written=num_gradients)] += 1

@@ -75,15 +75,16 @@ def depth_error(
             workers = _workers(parts, model, bits, seed)  # threads with quantized messages
             # One process with the same weights is the reference, for output and gradient.
             truth = exact_trainer(parts.graph, model, seed=seed)
-            exact = _logits([truth], [None], parts.graph.num_nodes, 0)  # (N, C)
+            exact_logits = _logits([truth], [None], parts.graph.num_nodes, 0)  # (N, C)
             truth.gradients(0)
             gradient = truth.parameters.gradients
             squares = [0.0, 0.0]
             for epoch in range(repeats):  # the weights do not change; another epoch number draws other noise
                 z = _logits(workers, [shard.owned for shard in workers.shards], parts.graph.num_nodes, epoch)
-                _, noisy = workers.gradients(epoch)
-                squares[0] += float((z - exact).norm() / exact.norm()) ** 2 / repeats  # mean square over the draws
-                squares[1] += float((noisy - gradient).norm() / gradient.norm()) ** 2 / repeats
+                _, noisy_gradient = workers.gradients(epoch)
+                # mean square over the draws
+                squares[0] += float((z - exact_logits).norm() / exact_logits.norm()) ** 2 / repeats
+                squares[1] += float((noisy_gradient - gradient).norm() / gradient.norm()) ** 2 / repeats
             lines.append((name, depth, *(100 * square**0.5 for square in squares)))  # root mean square, percent
     table = pd.DataFrame(lines, columns=["model", "depth", "output (%)", "gradient (%)"])
     return table.set_index(["model", "depth"])
@@ -96,20 +97,20 @@ def _workers(parts: Parts, model: ModelSettings, bits: int, seed: int) -> Thread
     return ThreadedWorkers(parts.graph, parts.cut, system, model, settings)
 
 
-def _logits(trainers: Any, owned: Sequence[Tensor | None], num_nodes: int, epoch: int) -> Tensor:
+def _logits(trainers: Any, owned_ids: Sequence[Tensor | None], num_nodes: int, epoch: int) -> Tensor:
     """Return the logits of all nodes ``(N, C)``, from a list of one trainer or from threaded workers."""
 
-    def one(trainer: Any) -> Tensor:
+    def logits_of(trainer: Any) -> Tensor:
         with torch.no_grad():
             out: Tensor = trainer.model(trainer.graph.open_pass(epoch, training=True), trainer.graph.features)
         return out
 
-    parts = [one(trainer) for trainer in trainers] if isinstance(trainers, list) else trainers.run(one)
-    whole = torch.empty(num_nodes, parts[0].shape[1])  # (N, C)
+    parts = [logits_of(trainer) for trainer in trainers] if isinstance(trainers, list) else trainers.run(logits_of)
+    logits = torch.empty(num_nodes, parts[0].shape[1])  # (N, C)
     # Each worker holds the logits of its own nodes; write them at their global ids.
-    for ids, part in zip(owned, parts):
-        whole[slice(None) if ids is None else ids] = part
-    return whole
+    for ids, part in zip(owned_ids, parts):
+        logits[slice(None) if ids is None else ids] = part
+    return logits
 
 
 def train_models(
@@ -132,16 +133,16 @@ def train_models(
     graph, lines = parts.graph, {}  # the same initial weights in one process and on the workers
     for name in models:
         model = ModelSettings(name=name, layers=layers, hidden=hidden, dropout=0.0)
-        local = exact_trainer(graph, model, seed=seed)
-        loss = [local.epoch(epoch) for epoch in range(epochs)][-1]
-        scores = local.evaluate(epochs)
+        local_trainer = exact_trainer(graph, model, seed=seed)
+        loss = [local_trainer.epoch(epoch) for epoch in range(epochs)][-1]
+        scores = local_trainer.evaluate(epochs)
         line = {"one process: loss": loss, "accuracy (%)": 100 * scores.test}
         for width in bits:
             workers = _workers(parts, model, width, seed)
             loss = [workers.step(epoch) for epoch in range(epochs)][-1]
             # Evaluation exchanges float32 rows, so one process with the same weights gives the same score.
-            local.parameters.values.copy_(workers.trainers[0].parameters.values)
-            scores = local.evaluate(epochs)
+            local_trainer.parameters.values.copy_(workers.trainers[0].parameters.values)
+            scores = local_trainer.evaluate(epochs)
             label = f"{parts.workers} workers, {human_bits(width)}"
             line |= {f"{label}: loss": loss, f"{label}: accuracy (%)": 100 * scores.test}
         lines[name] = line
@@ -168,11 +169,11 @@ def draw_depth(table: DataFrame, *, bits: int = 2, dark: bool = False) -> Figure
     # Ticks in a 1-2-5 series, because both axes are logarithmic.
     error = {"title_text": "relative error (%)", "tickvals": [1, 2, 5, 10, 20, 50, 100, 200, 500]}
     charts = {
-        what: lines(
-            rows, x="depth", y=f"{what} (%)", by="model", styles=_LOOKS, size=9, log="xy",
+        quantity: lines(
+            rows, x="depth", y=f"{quantity} (%)", by="model", styles=_LOOKS, size=9, log="xy",
             x_axis={"title_text": "depth (layers)", "tickvals": depths}, y_axis=error,
         )
-        for what in ("output", "gradient")
+        for quantity in ("output", "gradient")
     }  # fmt: skip
     title = f"Relative error (%) by depth, {human_bits(bits)}"
     figure = panels(charts, gap=0.12, title=title, dark=dark, height=420, legend_below=True)
@@ -197,9 +198,9 @@ def kinds_of_bytes(records: Mapping[str, DataFrame], traffic: Mapping[str, DataF
     for label in records:
         frame = without_first_epoch(traffic[label])  # epochs after set-up
         # bytes of all workers, by direction
-        sent = (frame["payload_bytes"] + frame["param_bytes"]).groupby(frame["direction"]).sum()
+        sent_bytes = (frame["payload_bytes"] + frame["param_bytes"]).groupby(frame["direction"]).sum()
         epochs = max(frame["epoch"].nunique(), 1)
-        forward, backward = (float(sent.get(way, 0)) / epochs for way in ("forward", "backward"))
+        forward, backward = (float(sent_bytes.get(way, 0)) / epochs for way in ("forward", "backward"))
         weights = float(records[label]["bytes_gradients"].max())  # of one worker: all add the same number of bytes
         lines[label] = (forward, backward, forward + backward, weights, (forward + backward) / weights)
     columns = ["embeddings", "embedding gradients", "messages", "weight gradients", "times"]
@@ -215,22 +216,22 @@ def draw_kinds(table: DataFrame, *, dark: bool = False) -> FigureData:
     if table.empty:
         raise ValueError("bytes of at least one run are needed, got none; see kinds_of_bytes")
     kinds = ["embeddings", "embedding gradients", "weight gradients"]
-    most = float(table[kinds].max().max())
+    max_bytes = float(table[kinds].max().max())
     words = "; ".join(
         f"{label}: {human_bytes(line['messages'])} of messages, {human_bytes(line['weight gradients'])} of weight "
         f"gradients, a ratio of {line['times']:.3g}"
         for label, line in table.iterrows()
     )
     # labels such as "1.2 MB" at the bars
-    labelled = table.assign(**{f"{kind}, text": table[kind].map(human_bytes) for kind in kinds})
+    labelled_table = table.assign(**{f"{kind}, text": table[kind].map(human_bytes) for kind in kinds})
     figure = bars(
-        labelled,
+        labelled_table,
         y=kinds,
         styles=["blue", "sky /", "orange x"],
         text={kind: f"{kind}, text" for kind in kinds},
         hover="%{text} per epoch",
         x_axis="model: layers, name, hidden size",
-        y_axis={"title_text": "sent per epoch", "range": [0, 1.12 * most], **byte_ticks(most)},
+        y_axis={"title_text": "sent per epoch", "range": [0, 1.12 * max_bytes], **byte_ticks(max_bytes)},
         title="Messages and weight gradients",
         caption=f"Bytes per epoch: {words}.",
         dark=dark,

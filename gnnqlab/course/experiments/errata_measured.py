@@ -71,13 +71,13 @@ def _normal(*shape: int, seed: int = 0) -> Tensor:
 @measures("AQ-1")
 def squared_sum_for_sum_of_squares() -> Effect:
     """Rank the messages of a power-law graph by (Σα)² and by Σα²; then by their true weight, ||Σ_v α δ_v||²."""
-    seen = _power_law_pass()
-    by_sum, by_squares = seen["sum_alpha"] ** 2, seen["sum_squares"]  # per halo row, (H,)
+    weights = _power_law_pass()
+    squared_sums, sums_of_squares = weights["sum_alpha"] ** 2, weights["sum_squares"]  # per halo row, (H,)
     figures = {
-        "rank_correlation": _rank_correlation(by_sum, by_squares),
-        "rank_correlation_mean": _rank_correlation(seen["sum_mean"] ** 2, seen["sum_mean_squares"]),
-        "squares_with_truth": _rank_correlation(by_squares, seen["true_weight"]),
-        "sum_with_truth": _rank_correlation(by_sum, seen["true_weight"]),
+        "rank_correlation": _rank_correlation(squared_sums, sums_of_squares),
+        "rank_correlation_mean": _rank_correlation(weights["sum_mean"] ** 2, weights["sum_mean_squares"]),
+        "squares_with_truth": _rank_correlation(sums_of_squares, weights["true_weight"]),
+        "sum_with_truth": _rank_correlation(squared_sums, weights["true_weight"]),
     }
     return Effect(
         f"on a power-law graph the rank correlation of the two is {figures['rank_correlation']:.2f} with GCN's α, "
@@ -151,8 +151,8 @@ def no_clamp() -> Effect:
     window = 4096  # only u close to 1 can overflow
     u_U = 1 - torch.arange(window, dtype=torch.float32) / 2**24  # the largest values of a 24-bit uniform number below 1
     # batches of 250 rows bound the memory
-    spilled = sum(int((torch.floor(part[:, None] + u_U) > 255).sum()) for part in steps_K.split(250))
-    rate = spilled / (len(steps_K) * 2**24)
+    num_spilled = sum(int((torch.floor(part[:, None] + u_U) > 255).sum()) for part in steps_K.split(250))
+    rate = num_spilled / (len(steps_K) * 2**24)
     return Effect(f"one row in {1 / rate:,.0f} overflows at 8 bits (floor in float32, u of 24 bits)", {"rate": rate})
 
 
@@ -205,16 +205,18 @@ def average_called_variance() -> Effect:
             moments = decoded_moments(rows_KD, bits)
             # 1 if Theorem 1's D S²/6 is exact
             figures[f"{kind}_{bits}"] = float(moments.exact.sum() / moments.average.sum())
-    normal = ", ".join(f"{figures[f'normal_{bits}']:.2f}" for bits in (1, 2, 4, 8))
+    normal_text = ", ".join(f"{figures[f'normal_{bits}']:.2f}" for bits in (1, 2, 4, 8))
     relu = ", ".join(f"{figures[f'relu_{bits}']:.2f}" for bits in (1, 2, 4, 8))
-    return Effect(f"exact / average at 1, 2, 4, 8 bits: {normal} on N(0,1); {relu} after ReLU (worst: 1.5)", figures)
+    return Effect(
+        f"exact / average at 1, 2, 4, 8 bits: {normal_text} on N(0,1); {relu} after ReLU (worst: 1.5)", figures
+    )
 
 
 @measures("AQ-17")
 def shared_messages() -> Effect:
     """Compare the first-order noise of messages in a weight gradient with the sum of Eq. 25."""
-    seen = _power_law_pass()
-    ratio = float(seen["shared_noise"].sum() / seen["separate_noise"].sum())
+    weights = _power_law_pass()
+    ratio = float(weights["shared_noise"].sum() / weights["separate_noise"].sum())
     return Effect(
         f"the noise of layer 0's rows is {ratio:.2f}× what Eq. 25 gives on a power-law graph", {"ratio": ratio}
     )
@@ -225,9 +227,9 @@ def activations_left_out() -> Effect:
     """Measure the gradient variance over Theorem 3's bound, with ReLU and with GELU."""
     figures = {}
     for bits in (2, 8):
-        for name, smooth in (("relu", False), ("gelu", True)):
+        for name, is_smooth in (("relu", False), ("gelu", True)):
             # last row: all layers
-            figures[f"{name}_{bits}"] = float(_small_check(bits, smooth=smooth)["ratio"].iloc[-1])
+            figures[f"{name}_{bits}"] = float(_small_check(bits, smooth=is_smooth)["ratio"].iloc[-1])
     return Effect(
         f"variance / bound: ReLU {figures['relu_2']:.2f} at 2 bits, {figures['relu_8']:.1f} at 8; "
         f"GELU {figures['gelu_2']:.2f} and {figures['gelu_8']:.2f}",
@@ -239,10 +241,10 @@ def activations_left_out() -> Effect:
 def biased_gradient() -> Effect:
     """Measure the distance of the mean gradient from the exact one; about one standard error if there is no bias."""
     figures = {}
-    for name, smooth in (("relu", False), ("gelu", True)):
-        whole = _small_check(8, smooth=smooth).iloc[-1]  # last row: all layers
-        figures[name] = float(whole["bias"] / whole["standard_error"])
-        figures[f"{name}_relative"] = float(whole["bias"] / whole["norm"])
+    for name, is_smooth in (("relu", False), ("gelu", True)):
+        total_row = _small_check(8, smooth=is_smooth).iloc[-1]  # last row: all layers
+        figures[name] = float(total_row["bias"] / total_row["standard_error"])
+        figures[f"{name}_relative"] = float(total_row["bias"] / total_row["norm"])
     return Effect(
         f"at 8 bits the mean of 32 gradients is off by {figures['relu']:.1f} standard errors with ReLU "
         f"({figures['relu_relative']:.2%} of the gradient), {figures['gelu']:.1f} with GELU",
@@ -275,15 +277,15 @@ def without_rates(slower: float) -> WithoutRates:
     # Solve with θ = 1 everywhere, as the slides do, but evaluate the choice at the true rates.
     slides = replace(paper, theta_s_per_byte=np.ones_like(paper.theta_s_per_byte))
     # bit-widths solved without θ, and the optimum with θ
-    choice, best = paper.choice(solve(slides).widths), solve(paper)
+    choice, optimum = paper.choice(solve(slides).widths), solve(paper)
     objective = paper.objective(paper.variance(choice), paper.seconds(choice))  # evaluate with θ
-    return WithoutRates(objective / best.objective, paper.seconds(choice) / best.seconds)
+    return WithoutRates(objective / optimum.objective, paper.seconds(choice) / optimum.seconds)
 
 
-def _problem(slower: float) -> Problem:
+def _problem(slowdown: float) -> Problem:
     generator, cost = np.random.default_rng(0), LinkCost.uniform(_WORKERS, bytes_per_s=1e8)
     rates = np.ones((_WORKERS, 1))
-    rates[0] = slower  # worker 0 sends more slowly than the others
+    rates[0] = slowdown  # worker 0 sends more slowly than the others
     messages = [
         MessageGroups(sender, receiver, np.full(_GROUPS, _ROWS), np.sort(generator.lognormal(0, 2, _GROUPS))[::-1])
         for sender, receiver in itertools.permutations(range(_WORKERS), 2)
@@ -296,11 +298,12 @@ def _problem(slower: float) -> Problem:
 @measures("AQ-22")
 def theta_left_out() -> Effect:
     """Assign bit-widths with the slides' constraint, with equal links and with a slow one."""
-    equal, slow = without_rates(1.0), without_rates(10.0)
+    equal_rates, slow_rates = without_rates(1.0), without_rates(10.0)
     return Effect(
-        f"if one of four workers sends at a tenth of the others' rate, an exchange takes {slow.seconds:.2f}× as "
-        f"long and Eq. 12 is {slow.objective:.2f}× its least value; {equal.objective:.2f}× with equal rates",
-        {"alike": equal.objective, "slow": slow.objective, "slow_seconds": slow.seconds},
+        f"if one of four workers sends at a tenth of the others' rate, an exchange takes {slow_rates.seconds:.2f}× as "
+        f"long and Eq. 12 is {slow_rates.objective:.2f}× its least value; {equal_rates.objective:.2f}× with "
+        "equal rates",
+        {"alike": equal_rates.objective, "slow": slow_rates.objective, "slow_seconds": slow_rates.seconds},
     )
 
 
@@ -353,7 +356,7 @@ def _power_law_pass() -> dict[str, Tensor]:
         mean = shard.alpha("mean")[remote]
         ones = torch.ones(shard.num_halo)
         # Σα² ||δ||² per halo row: rows of a worker as if independent
-        separate = received_variance(row, column, alpha, squares, num_rows=shard.num_halo)
+        separate_noise = received_variance(row, column, alpha, squares, num_rows=shard.num_halo)
         parts.append(
             {
                 "sum_alpha": torch.zeros(shard.num_halo).index_add_(0, column, alpha).double(),
@@ -362,7 +365,7 @@ def _power_law_pass() -> dict[str, Tensor]:
                 "sum_mean_squares": received_variance(column, column, mean, ones, num_rows=shard.num_halo),
                 "true_weight": true_weight,
                 "shared_noise": true_weight * variance,
-                "separate_noise": separate * variance,
+                "separate_noise": separate_noise * variance,
             }
         )
     # halo rows of all workers, concatenated

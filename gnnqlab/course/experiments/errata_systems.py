@@ -31,8 +31,8 @@ def sign_of_the_descent_rate() -> Effect:
     losses = [0.2 + 0.9**epoch for epoch in range(61)]  # levels off: the true descent rate falls to zero
     seconds = [1.0] * len(losses)
     figures = {
-        name: float(replay(losses, seconds, as_printed=printed)["base"].iloc[-1])
-        for name, printed in (("written", True), ("descent", False))
+        name: float(replay(losses, seconds, as_printed=as_printed)["base"].iloc[-1])
+        for name, as_printed in (("written", True), ("descent", False))
     }
     return Effect(
         f"on a loss that levels off the rule as written ends at {human_bits(figures['written'])}, with the other "
@@ -59,13 +59,17 @@ def tables_of_two_readings() -> Effect:
     """Apply each reading to a loss that levels off smoothly, and compare the result with Tables X, XI and XII."""
     # 1000 epochs that level off, and uniform importance
     table = readings([0.2 + 0.97**epoch for epoch in range(1000)], torch.arange(4096) / 4096)
-    most = int(table[["X", "XI", "XII"]].sum(axis=1).max())  # tables reproduced by the best reading
-    text, printed = table.loc[("text", "halves")], table.loc[("printed", "quarters")]
-    figures = {"most": float(most), "text_bits": float(text["bits"]), "printed_bits": float(printed["bits"])}
+    max_tables = int(table[["X", "XI", "XII"]].sum(axis=1).max())  # tables reproduced by the best reading
+    text_row, printed_row = table.loc[("text", "halves")], table.loc[("printed", "quarters")]
+    figures = {
+        "most": float(max_tables),
+        "text_bits": float(text_row["bits"]),
+        "printed_bits": float(printed_row["bits"]),
+    }
     return Effect(
-        f"on a loss that levels off for 1000 epochs the text with halves sends {text['bits']:.2f} bits per element, "
-        f"the formula with quarters {printed['bits']:.2f} (Table XII: {BITS_XII}); of Tables X, XI and XII no reading "
-        f"reproduces more than {most}",
+        f"on a loss that levels off for 1000 epochs the text with halves sends {text_row['bits']:.2f} bits per "
+        f"element, the formula with quarters {printed_row['bits']:.2f} (Table XII: {BITS_XII}); of Tables X, XI and "
+        f"XII no reading reproduces more than {max_tables}",
         figures,
     )
 
@@ -115,9 +119,9 @@ def mean_error_of_a_sum() -> Effect:
 
 def _linear(rows: torch.Tensor, bits: int) -> torch.Tensor:
     # CDFGNN Eq. 22: 2^B steps over the range, and the largest code clamped to 2^B - 1.
-    low = rows.amin()
-    step = (rows.amax() - low) / 2**bits
-    return torch.floor((rows - low) / step + 0.5).clamp(max=2**bits - 1) * step + low
+    minimum = rows.amin()
+    step = (rows.amax() - minimum) / 2**bits
+    return torch.floor((rows - minimum) / step + 0.5).clamp(max=2**bits - 1) * step + minimum
 
 
 @measures("CD-2")
@@ -129,15 +133,16 @@ def undecoded_cache() -> Effect:
     figures = {}
     for name, keeps_decoded in (("own", False), ("decoded", True)):
         generator = torch.Generator().manual_seed(0)
-        value, cached, replica = (torch.zeros(64) for _ in range(3))  # sender's row, sender's cache, receiver's copy
+        # sender's row, sender's cache, receiver's copy
+        value, cached_row, replica = (torch.zeros(64) for _ in range(3))
         for _ in range(100):
             value = value + torch.randn(64, generator=generator)
-            delta = value - cached
+            delta = value - cached_row
             step = (delta.amax() - delta.amin()) / 15  # 4 bits: 15 steps
-            sent = torch.round((delta - delta.amin()) / step) * step + delta.amin()
-            replica = replica + sent  # the receiver adds decoded deltas
+            sent_delta = torch.round((delta - delta.amin()) / step) * step + delta.amin()
+            replica = replica + sent_delta  # the receiver adds decoded deltas
             # own value: rounding errors of the replica are never sent again
-            cached = replica.clone() if keeps_decoded else value
+            cached_row = replica.clone() if keeps_decoded else value
         figures[name] = float((replica - value).square().mean().sqrt() / step)
     return Effect(
         f"after 100 deltas of 4 bits replicas are {figures['own']:.1f} steps off if the sender caches its own value, "
@@ -153,12 +158,12 @@ def totals_for_differences() -> Effect:
     for name, differences in (("totals", False), ("differences", True)):
         generator = torch.Generator().manual_seed(0)
         # a cache of zeros: the first difference is the whole total
-        total, cached, squares = torch.randn(64, generator=generator), torch.zeros(64), 0.0
+        total, cached_row, squares = torch.randn(64, generator=generator), torch.zeros(64), 0.0
         for epoch in range(60):
             total = total + 0.05 * torch.randn(64, generator=generator)
-            cached = cached + _linear(total - cached, 4) if differences else _linear(total, 4)
+            cached_row = cached_row + _linear(total - cached_row, 4) if differences else _linear(total, 4)
             # the first ten epochs are a transient from the empty cache
-            squares += float((cached - total).square().mean()) if epoch >= 10 else 0.0
+            squares += float((cached_row - total).square().mean()) if epoch >= 10 else 0.0
         figures[name] = (squares / 50) ** 0.5
     return Effect(
         f"a total that changes by 0.05 per epoch has an error of {figures['totals']:.4f} if it is quantized whole in "
@@ -200,10 +205,10 @@ def error_that_stays() -> Effect:
     """Increase N with η = 1 / √N at a constant error: the mean of ||∇L||² converges to Δ², not to zero."""
     # η = 1 / sqrt(N)
     figures = {f"steps_{steps}": _descent(steps**-0.5, steps, 0.5)[0] for steps in (100, 10_000, 1_000_000)}
-    first, second, third = figures.values()  # N = 10², 10⁴, 10⁶
+    error_1e2, error_1e4, error_1e6 = figures.values()  # N = 10², 10⁴, 10⁶
     return Effect(
-        f"with |Δ| = 0.5 and η = 1/√N the mean of ||∇L||² is {first:.3f}, {second:.3f} and {third:.3f} for N = 10², "
-        "10⁴ and 10⁶: it converges to Δ² = 0.25",
+        f"with |Δ| = 0.5 and η = 1/√N the mean of ||∇L||² is {error_1e2:.3f}, {error_1e4:.3f} and {error_1e6:.3f} for "
+        "N = 10², 10⁴ and 10⁶: it converges to Δ² = 0.25",
         figures,
     )
 
@@ -217,15 +222,15 @@ def half_a_code_too_many() -> Effect:
     """Scale tensors by ``max / (2^(B-1) - 1/2)``, as Eqs. 1 and 3 imply together, and round them stochastically."""
     tensors = _normal(400, 4096, seed=0)  # 400 tensors of 4096 elements
     noise = torch.rand(tensors.shape, generator=torch.Generator().manual_seed(1))
-    scaled = tensors / (tensors.abs().amax(1, keepdim=True) / 127.5)  # max maps to 127.5, half a code too many
-    outside = float((torch.floor(scaled + noise).abs() > 127).any(1).float().mean())
+    scaled_tensors = tensors / (tensors.abs().amax(1, keepdim=True) / 127.5)  # max maps to 127.5, half a code too many
+    share = float((torch.floor(scaled_tensors + noise).abs() > 127).any(1).float().mean())
     # The divisor of Eq. 4, x + rounded + ε, nearly vanishes for a small negative x.
-    x, rounded = torch.tensor(-0.0004), torch.tensor(0.0)
-    error = float(((x - rounded) / (x + rounded + 0.0005)).abs())
+    x, rounded_x = torch.tensor(-0.0004), torch.tensor(0.0)
+    error = float(((x - rounded_x) / (x + rounded_x + 0.0005)).abs())
     return Effect(
-        f"at 8 bits the largest element of {outside:.0%} of tensors leaves [-127, 127]; Eq. 4 gives {error:.1f} for "
+        f"at 8 bits the largest element of {share:.0%} of tensors leaves [-127, 127]; Eq. 4 gives {error:.1f} for "
         f"x = {x.item():g} rounded to 0, but should lie in [0, 1]",
-        {"outside": outside, "error": error},
+        {"outside": share, "error": error},
     )
 
 
@@ -245,8 +250,8 @@ def logits_on_codes() -> Effect:
     vectors = [_normal(heads, features, seed=seed) * 2.0 / features**0.5 for seed in (4, 5)]
     truth, figures = PLAIN.attend(adjacency, z, *vectors), {}
     for bits in (8, 4):
-        for name, exact in (("exact", True), ("codes", False)):
-            products = Int8Products(bits=bits, scale="tensor", exact_logits=exact).build()
+        for name, exact_logits in (("exact", True), ("codes", False)):
+            products = Int8Products(bits=bits, scale="tensor", exact_logits=exact_logits).build()
             attended = products.attend(adjacency, z, *vectors)
             figures[f"{name}_{bits}"] = float((attended - truth).norm() / truth.norm())
     words = "; ".join(

@@ -49,8 +49,8 @@ def connections_by_gamma(
     lines = {}
     for gamma in gammas:
         # γ is the only setting that changes
-        found = partition(graph, EBV(gamma=gamma), hosts=hosts, per_host=per_host).quality
-        lines[gamma] = (found.inner, found.outer, found.replication, found.edge_imbalance)
+        quality = partition(graph, EBV(gamma=gamma), hosts=hosts, per_host=per_host).quality
+        lines[gamma] = (quality.inner, quality.outer, quality.replication, quality.edge_imbalance)
     columns = ["inner", "outer", "replication", "edge imbalance"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("γ")
 
@@ -73,9 +73,9 @@ def saved_by_homes() -> dict[str, float]:
     def outer(**settings: Any) -> int:
         return partition(graph, EBV(**settings), hosts=2, per_host=4).quality.most_outer
 
-    plain = outer(gamma=1e-12, host_term="copies")  # too small to move an edge; masters are those of γ > 0
+    baseline = outer(gamma=1e-12, host_term="copies")  # too small to move an edge; masters are those of γ > 0
     # share of the connections saved, relative to γ = 0
-    return {near: 1 - outer(host_term=near) / plain for near in ("copies", "home")}
+    return {rule: 1 - outer(host_term=rule) / baseline for rule in ("copies", "home")}
 
 
 def connection_table(several: Mapping[str, Parts]) -> DataFrame:

@@ -98,14 +98,14 @@ def saved_bytes_by_layer(
     settings = TrainSettings(recompute=keep)
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
-        local = LocalGraph(graph, products=compute.build())
-        return saved_bytes_of_pass(Trainer(local, label_objective(graph), network, settings))
+        local_graph = LocalGraph(graph, products=compute.build())
+        return saved_bytes_of_pass(Trainer(local_graph, label_objective(graph), network, settings))
     system = replace(vanilla(), compute=compute)
     cut = cut_graph(graph, system.partition, workers)
     # shards, channels and products as in launched workers
     threads = ThreadedWorkers(graph, cut, system, shape, settings, as_launched=True)
     return max(
-        threads.run(saved_bytes_of_pass), key=lambda found: sum(found.values())
+        threads.run(saved_bytes_of_pass), key=lambda sizes: sum(sizes.values())
     )  # the worker with the largest sum
 
 
@@ -120,7 +120,7 @@ def saved_bytes_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str
         remakes: RecomputeContext | None = None
         # Without recomputation autograd saves; with it, the recompute context records the inputs it keeps.
         if keep == "none":
-            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.pack, lambda saved: saved))
+            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(watch.pack, lambda x: x))
         else:
             remakes = stack.enter_context(RecomputeContext(keep, watch.record))
         stack.enter_context(watch.layers(trainer.model))
@@ -129,9 +129,9 @@ def saved_bytes_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str
         with watch.loss():
             loss = trainer.objective.loss(logits)
     del logits, graph, remakes  # drop references of this function, which would keep tensors alive
-    found = watch.live_bytes()
+    sizes = watch.live_bytes()
     del loss  # its graph holds the saved tensors, so it must live until they are counted
-    return found
+    return sizes
 
 
 class _SavedTensors(Observer):
@@ -157,8 +157,8 @@ class _SavedTensors(Observer):
     def record(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         # An id may be reused by a new storage, so compare the live object behind the weak reference as well.
-        earlier = self._recorded.get(id(storage))
-        if id(storage) in self._persistent_ids or (earlier is not None and earlier[0]() is storage):
+        earlier_record = self._recorded.get(id(storage))
+        if id(storage) in self._persistent_ids or (earlier_record is not None and earlier_record[0]() is storage):
             return
         # without a list of layers, count aggregations
         layer = self._inside if self._inside >= 0 else max(0, self._aggregations - 1)
@@ -198,9 +198,9 @@ class _SavedTensors(Observer):
     def layers(self, model: nn.Module) -> Iterator[None]:
         """Track the running layer of a model that has a list of layers."""
         hooks = []
-        for several in model.modules():
+        for module in model.modules():
             # hooks enter the layer before its forward pass and leave it after
-            for index, layer in enumerate(several if isinstance(several, nn.ModuleList) else ()):
+            for index, layer in enumerate(module if isinstance(module, nn.ModuleList) else ()):
                 hooks.append(layer.register_forward_pre_hook(lambda *_, index=index: self._enter(index)))
                 hooks.append(layer.register_forward_hook(lambda *_: self._enter(-1)))
         try:
@@ -214,12 +214,12 @@ class _SavedTensors(Observer):
 
     def live_bytes(self) -> dict[tuple[int, str], int]:
         """Return the bytes of recorded storages that are still alive, by layer and kind."""
-        found: dict[tuple[int, str], int] = {}
-        for noted, layer, kind in self._recorded.values():
-            storage = noted()  # None if the storage was freed
+        sizes: dict[tuple[int, str], int] = {}
+        for reference, layer, kind in self._recorded.values():
+            storage = reference()  # None if the storage was freed
             if storage is not None and storage.nbytes():
-                found[layer, kind] = found.get((layer, kind), 0) + storage.nbytes()
-        return dict(sorted(found.items(), key=lambda item: (item[0][0], KINDS.index(item[0][1]))))
+                sizes[layer, kind] = sizes.get((layer, kind), 0) + storage.nbytes()
+        return dict(sorted(sizes.items(), key=lambda item: (item[0][0], KINDS.index(item[0][1]))))
 
 
 def recompute_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> dict[str, list[float]]:
@@ -257,8 +257,8 @@ def recompute_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) ->
     seconds: dict[str, list[float]] = {keep: [] for keep in LEVELS}
     for epoch in range(epochs + 1):
         for keep, trainer in trainers.items():
-            begun = time.perf_counter()  # seconds; in turn, so that all levels see the same load
+            start_s = time.perf_counter()  # seconds; in turn, so that all levels see the same load
             trainer.epoch(epoch)
             if epoch > 0:  # epoch 0 includes set-up
-                seconds[keep].append(time.perf_counter() - begun)
+                seconds[keep].append(time.perf_counter() - start_s)
     return seconds

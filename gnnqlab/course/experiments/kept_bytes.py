@@ -48,45 +48,45 @@ def saved_bytes_by_purpose(graph: Graph, shape: ModelSettings, products: Product
     Parameters, raw features and the indices of the graph do not count: they exist in any case.
     """
     model = build_model(shape, graph.num_features, graph.num_classes, seed=0)
-    local = LocalGraph(graph, products=products)
+    local_graph = LocalGraph(graph, products=products)
     if not getattr(model, "takes_sparse_input", False):  # sparse features stay sparse only for models that support them
-        local.densify_features()
-    loss = label_objective(graph).loss(model(local.open_pass(0, training=True), local.features))
-    held: list[Any] = [*model.parameters(), local.ids, graph.labels, local.features]
+        local_graph.densify_features()
+    loss = label_objective(graph).loss(model(local_graph.open_pass(0, training=True), local_graph.features))
+    held_tensors: list[Any] = [*model.parameters(), local_graph.ids, graph.labels, local_graph.features]
     # features may be sparse, without one storage
-    return saved_bytes_of_loss(loss, [each for each in held if hasattr(each, "untyped_storage")])
+    return saved_bytes_of_loss(loss, [each for each in held_tensors if hasattr(each, "untyped_storage")])
 
 
 def saved_bytes_of_loss(loss: Tensor, held: list[Tensor]) -> dict[str, int]:
     """Return the bytes by purpose that the autograd graph of a loss saves, without the storages of ``held``."""
     pointers = {tensor.untyped_storage().data_ptr() for tensor in held}  # storages that count already, or never
-    found = dict.fromkeys((*PURPOSES, "others"), 0)  # bytes by purpose
+    sizes = dict.fromkeys((*PURPOSES, "others"), 0)  # bytes by purpose
     for node in _nodes(loss.grad_fn):
         purpose = next((each for each, names in PURPOSES.items() if node.name() in names), "others")
         for tensor in _tensors(node):
             storage = tensor.untyped_storage()
             if storage.nbytes() and storage.data_ptr() not in pointers:  # each storage once
                 pointers.add(storage.data_ptr())
-                found[purpose] += storage.nbytes()
-    return found
+                sizes[purpose] += storage.nbytes()
+    return sizes
 
 
 def _nodes(root: Any) -> Iterator[Any]:
     """Yield all nodes of an autograd graph, breadth first."""
-    waiting, visited = [root], {root}  # a list that grows while it is iterated
-    for node in waiting:
+    queue, visited_nodes = [root], {root}  # a list that grows while it is iterated
+    for node in queue:
         yield node
-        for following, _ in node.next_functions:
-            if following is not None and following not in visited:
-                visited.add(following)
-                waiting.append(following)
+        for next_node, _ in node.next_functions:
+            if next_node is not None and next_node not in visited_nodes:
+                visited_nodes.add(next_node)
+                queue.append(next_node)
 
 
 def _tensors(node: Any) -> Iterator[Tensor]:
-    saved = list(getattr(node, "saved_tensors", ()))  # of custom functions
-    saved += [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]  # of built-in ones
-    for each in saved:
-        for tensor in each if isinstance(each, (list, tuple)) else (each,):
+    attributes = list(getattr(node, "saved_tensors", ()))  # of custom functions
+    attributes += [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]  # of built-in ones
+    for value in attributes:
+        for tensor in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(tensor, torch.Tensor):
                 yield tensor
 
@@ -141,8 +141,8 @@ def live_matrices_of_pass(trainer: Trainer, hidden: int) -> float:
     """Return the same for the next pass of one trainer, without a weight update."""
     stack, ledger = counting(trainer)
     # Subtract what exists before the pass, so that only tensors of the pass count.
-    before = sum(ledger.live[purpose] for purpose in ("weights", "adjacency", "rows"))
+    static_bytes = sum(ledger.live[purpose] for purpose in ("weights", "adjacency", "rows"))
     with stack:  # forward and backward pass
         trainer.gradients(1)
     # bytes over those of one float32 matrix (nodes, hidden)
-    return (sum(ledger.at_peak.values()) - before) / (4 * trainer.graph.ids.numel() * hidden)
+    return (sum(ledger.at_peak.values()) - static_bytes) / (4 * trainer.graph.ids.numel() * hidden)

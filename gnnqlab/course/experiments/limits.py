@@ -100,9 +100,9 @@ class Rates:
             run()  # warm up: allocate, fill caches
             seconds: list[float] = []
             while len(seconds) < self.repeats or sum(seconds) < _LEAST_S:
-                begun = self.timer()
+                start = self.timer()
                 run()
-                seconds.append(self.timer() - begun)
+                seconds.append(self.timer() - start)
             self._best_seconds[key] = min(seconds)  # other load only slows a run down
         return self._best_seconds[key]
 
@@ -135,22 +135,26 @@ def least_s(work: Work, rates: Rates, *, coded: Mapping[int, int] | None = None)
         coded: bytes of float32 rows encoded or decoded in one call -> number of such calls.
     """
     # bytes / (bytes per second), each size at its own rate
-    sums = sum(times * each.bytes / rates.read_bytes_per_s(each.bytes) for each, times in work.sums.items())
-    products = sum(times * each.flops / rates.flops_per_s(each) for each, times in work.products.items())
-    halves = ((each.bytes // 2, times) for each, times in work.passes.items())  # a memcpy reads and writes its bytes
+    sums = sum(
+        times * neighbour_sum.bytes / rates.read_bytes_per_s(neighbour_sum.bytes)
+        for neighbour_sum, times in work.sums.items()
+    )
+    products = sum(times * product.flops / rates.flops_per_s(product) for product, times in work.products.items())
+    # a memcpy reads and writes its bytes
+    halves = ((row_pass.bytes // 2, times) for row_pass, times in work.passes.items())
     passes = sum(times * half / rates.copied_bytes_per_s(half) for half, times in halves)
-    codec = sum(times * each / rates.copied_bytes_per_s(each) for each, times in (coded or {}).items())
+    codec = sum(times * num_bytes / rates.copied_bytes_per_s(num_bytes) for num_bytes, times in (coded or {}).items())
     return {"neighbour sums": sums, "products": products, "node-wise": passes, "codec": codec}
 
 
 def coded_bytes(trainer: Trainer) -> Counter[int]:
     """Return the bytes of float32 rows encoded or decoded in one call -> number of such calls per epoch."""
-    found = Counter[int]()
+    calls = Counter[int]()
     for channel in [] if trainer.exchange is None else trainer.exchange.channels:  # one channel per layer and direction
         for rows in (channel.plan.sent_rows, channel.plan.received_rows):
             if number := int(rows.sum()):
-                found[4 * number * channel.columns] += 1  # bytes of float32 rows: 4 per element
-    return found
+                calls[4 * number * channel.columns] += 1  # bytes of float32 rows: 4 per element
+    return calls
 
 
 def limits_table(
@@ -179,19 +183,21 @@ def limits_table(
     """
     import pandas as pd
 
-    whole = seconds["epoch"]
-    if not whole > 0:
-        raise ValueError(f"an epoch must take some time, got {whole} s")
+    total_s = seconds["epoch"]
+    if not total_s > 0:
+        raise ValueError(f"an epoch must take some time, got {total_s} s")
     limits = {part: limit for part, limit in {**least, _WIRE: wire_s}.items() if limit > 0}
     # phases summed by part
-    measured = {part: sum(seconds.get(phase, 0.0) for phase in PARTS[part]) for part in PARTS if part in limits}
-    measured[OTHER] = whole - sum(measured.values())  # the rest has no limit
+    measured_s = {part: sum(seconds.get(phase, 0.0) for phase in PARTS[part]) for part in PARTS if part in limits}
+    measured_s[OTHER] = total_s - sum(measured_s.values())  # the rest has no limit
     limits[EPOCH] = epoch_s([wire_s], [sum(least.values())], 0.0, overlapped=overlapped)
-    found = pd.DataFrame({"measured (ms)": {**measured, EPOCH: whole}, "limit (ms)": limits}).loc[[*measured, EPOCH]]
-    found["measured / limit"] = found["measured (ms)"] / found["limit (ms)"]
-    found["share (%)"] = 100 * found["measured (ms)"] / whole
-    found[["measured (ms)", "limit (ms)"]] *= 1e3  # seconds -> ms
-    return found.rename_axis("part")
+    table = pd.DataFrame({"measured (ms)": {**measured_s, EPOCH: total_s}, "limit (ms)": limits}).loc[
+        [*measured_s, EPOCH]
+    ]
+    table["measured / limit"] = table["measured (ms)"] / table["limit (ms)"]
+    table["share (%)"] = 100 * table["measured (ms)"] / total_s
+    table[["measured (ms)", "limit (ms)"]] *= 1e3  # seconds -> ms
+    return table.rename_axis("part")
 
 
 def measure_limits(
@@ -217,7 +223,7 @@ def measure_limits(
     if epochs <= _SETTLING:
         raise ValueError(f"epochs must be at least {_SETTLING + 1}, the first {_SETTLING} do not count, got {epochs}")
     shape = ModelSettings(name=model, layers=layers, hidden=hidden)
-    shard, found = cut_graph(graph, Random(), 1).shard(graph, 0), []  # one worker that owns the whole graph
+    shard, epoch_phases = cut_graph(graph, Random(), 1).shard(graph, 0), []  # one worker that owns the whole graph
     clock = PhaseTimer(timer=time.thread_time)  # processor time of this thread
     trainer = worker_trainer(shard, make_system("vanilla"), shape, TrainSettings(), clock=clock)
     work = count(trainer)
@@ -226,11 +232,11 @@ def measure_limits(
             clock.take()  # discard the time between epochs
             trainer.epoch(epoch)
             seconds = clock.take()
-            found.append({**seconds, "epoch": sum(seconds.values())})
-        least = least_s(work, Rates(repeats=repeats, timer=time.thread_time))
+            epoch_phases.append({**seconds, "epoch": sum(seconds.values())})
+        least_seconds = least_s(work, Rates(repeats=repeats, timer=time.thread_time))
     trainer.close()
-    medians = pd.DataFrame(found[_SETTLING:]).median()  # median over epochs, by phase
-    return limits_table({str(phase): float(each) for phase, each in medians.items()}, least)
+    medians = pd.DataFrame(epoch_phases[_SETTLING:]).median()  # median over epochs, by phase
+    return limits_table({str(phase): float(median) for phase, median in medians.items()}, least_seconds)
 
 
 def draw_limits(table: DataFrame, *, title: str = "An epoch and its limits", dark: bool = False) -> FigureData:
@@ -246,15 +252,15 @@ def draw_limits(table: DataFrame, *, title: str = "An epoch and its limits", dar
     """
     if EPOCH not in table.index:
         raise ValueError(f"the table must have a row {EPOCH!r}, got {list(table.index)}; see limits_table")
-    parts, whole = table.drop(EPOCH), table.loc[EPOCH]
+    parts, epoch_row = table.drop(EPOCH), table.loc[EPOCH]
     limited = parts.dropna(subset="limit (ms)")  # the bars of limits exist for these parts only
-    each = "; ".join(
+    words = "; ".join(
         f"{part} {_ms(row['measured (ms)'])} of at least {_ms(row['limit (ms)'])} ms ({row['share (%)']:.0f} %)"
         for part, row in limited.iterrows()
     )
     caption = (
-        f"An epoch took {_ms(whole['measured (ms)'])} ms; its limit is {_ms(whole['limit (ms)'])} ms "
-        f"({_times(whole['measured / limit'])}). By part, and share of the epoch: {each}. Indicative."
+        f"An epoch took {_ms(epoch_row['measured (ms)'])} ms; its limit is {_ms(epoch_row['limit (ms)'])} ms "
+        f"({_times(epoch_row['measured / limit'])}). By part, and share of the epoch: {words}. Indicative."
     )
     # Leave space for the text after the longest bar.
     room = [0, 1.12 * float(parts[["measured (ms)", "limit (ms)"]].max().max())]

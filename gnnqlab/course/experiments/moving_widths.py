@@ -72,9 +72,9 @@ def replay(
     # As in training, the loss of an epoch comes with the seconds of the epoch before; those of the first are not used.
     previous_s = [*seconds[:2], *seconds[1:-1]]
     for epoch, (loss, epoch_s) in enumerate(zip(losses, previous_s)):
-        now, rates = widths.base, descent.add(loss, epoch_s)
-        earlier, rate = rates or (float("nan"), descent.rates[-1] if descent.rates else float("nan"))
-        lines.append((epoch, loss, descent.loss, sign * rate, sign * earlier, now))
+        base, rates = widths.base, descent.add(loss, epoch_s)
+        earlier_rate, rate = rates or (float("nan"), descent.rates[-1] if descent.rates else float("nan"))
+        lines.append((epoch, loss, descent.loss, sign * rate, sign * earlier_rate, base))
         if rates is not None:  # None until δ epochs have passed
             widths.move(wider=settings.widens(*rates))
     return pd.DataFrame(lines, columns=["epoch", "loss", "F", "rate", "earlier", "base"]).set_index("epoch")
@@ -118,17 +118,17 @@ def draw_importance(parts: Parts, *, base: int = 1, dark: bool = False) -> Figur
     ids, p = _boundary(parts)
     widths = OrchestratedWidths(Orchestrated(), ids, p)
     widths.base = base
-    found = message_widths(parts, widths, layer=0)
-    return draw_bits(parts, found, what=f"base {base}", dark=dark)
+    row_widths = message_widths(parts, widths, layer=0)
+    return draw_bits(parts, row_widths, what=f"base {base}", dark=dark)
 
 
 def _boundary(parts: Parts) -> tuple[Any, Any]:
     ids = torch.cat([shard.halo for shard in parts.shards]).unique()
     # Importance is stored per worker, for owned and halo rows; gather it by global id.
-    known = torch.zeros(parts.graph.num_nodes)
+    importance = torch.zeros(parts.graph.num_nodes)
     for shard in parts.shards:
-        known[torch.cat([shard.owned, shard.halo])] = shard.importance  # (owned + halo,) -> global ids
-    return ids, known[ids]
+        importance[torch.cat([shard.owned, shard.halo])] = shard.importance  # (owned + halo,) -> global ids
+    return ids, importance[ids]
 
 
 def _replayed(run: Run, *, as_printed: bool = False) -> DataFrame:
@@ -162,9 +162,9 @@ def base_by_epoch(run: Run) -> Series:
     base = pd.Series(  # the smallest bit-width, until the first decision
         _settings(run).bit_widths[0], index=pd.RangeIndex(int(run.records["epoch"].max()) + 1, name="epoch")
     )
-    for epoch, what in zip(run.decisions["epoch"], run.decisions["what"]):
-        if what.startswith("base width "):
-            base.loc[int(epoch) :] = int(what.rpartition(" ")[2])  # the decision holds from this epoch on
+    for epoch, decision in zip(run.decisions["epoch"], run.decisions["what"]):
+        if decision.startswith("base width "):
+            base.loc[int(epoch) :] = int(decision.rpartition(" ")[2])  # the decision holds from this epoch on
     return base
 
 
@@ -178,14 +178,14 @@ def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
 
     base = base_by_epoch(run).rename("base width")
     table, shares = _replayed(run), rows_by_width(run)
-    earlier = f"the rate {_settings(run).delta} epochs before"
+    earlier_label = f"the rate {_settings(run).delta} epochs before"
     ink = "#e6e8ea" if dark else "#1f2328"
     moves = run.decisions[run.decisions["what"].str.startswith("base width")]
     moves = moves[moves["epoch"] < len(base)]  # a decision after the last epoch has no effect
-    decided = pd.DataFrame({
+    decisions = pd.DataFrame({
         "epoch": moves["epoch"],
         "base": [int(base[epoch]) for epoch in moves["epoch"]],
-        "why": [[human_bits(base[epoch]), why] for epoch, why in zip(moves["epoch"], moves["why"])],
+        "why": [[human_bits(base[epoch]), reason] for epoch, reason in zip(moves["epoch"], moves["why"])],
     })  # fmt: skip
     losses = lines(
         table,
@@ -197,12 +197,12 @@ def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
     )
     rates = lines(
         table,
-        y={"rate": ("descent rate", "blue"), "earlier": (earlier, "orange dash")},
+        y={"rate": ("descent rate", "blue"), "earlier": (earlier_label, "orange dash")},
         mode="lines",
         y_axis="loss per second",
     )
     widths = scatter(
-        decided,
+        decisions,
         x="epoch",
         y={"base": ("decision (its reason on hover)", "vermillion diamond")},
         details="why",
@@ -233,10 +233,10 @@ def draw_decisions(run: Run, *, dark: bool = False) -> FigureData:
         height=720,
     )
     figure.update_layout(bargap=0)  # bars touch: one per epoch
-    above = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"}
+    legend = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"}
     for number, axis in enumerate(figure.select_yaxes(), start=1):  # one legend per panel
         name = f"legend{number if number > 1 else ''}"
-        figure.update_layout({name: {**above, "y": axis.domain[1]}})
+        figure.update_layout({name: {**legend, "y": axis.domain[1]}})
         figure.update_traces(legend=name, selector={"yaxis": f"y{number if number > 1 else ''}"})
     return FigureData(figure, pd.concat([table.drop(columns="base"), base.rename("base")], axis=1))
 
@@ -245,15 +245,15 @@ def draw_signs(run: Run, *, dark: bool = False) -> FigureData:
     """Draw the base bit-width for this run's losses and times, with the rate of the text and with the printed one."""
     import pandas as pd
 
-    text, printed = "descent rate (the text)", "as printed"
+    text_label, printed_label = "descent rate (the text)", "as printed"
     # the same losses and seconds, with both formulas
-    tables = {text: _replayed(run), printed: _replayed(run, as_printed=True)}
+    tables = {text_label: _replayed(run), printed_label: _replayed(run, as_printed=True)}
     rates, base = (pd.DataFrame({name: table[column] for name, table in tables.items()}) for column in ("rate", "base"))
-    look: dict[str, Any] = {"y": [text, printed], "styles": ["blue", "vermillion dash"], "mode": "lines"}
-    means, differ = base.mean(), float((base[printed] != base[text]).mean())
+    look: dict[str, Any] = {"y": [text_label, printed_label], "styles": ["blue", "vermillion dash"], "mode": "lines"}
+    means, differing_share = base.mean(), float((base[printed_label] != base[text_label]).mean())
     caption = (
-        f"Base bit-width for the same losses: mean {means[text]:.1f} bits by the text, "
-        f"{means[printed]:.1f} as printed; they differ in {100 * differ:.0f} % of epochs."
+        f"Base bit-width for the same losses: mean {means[text_label]:.1f} bits by the text, "
+        f"{means[printed_label]:.1f} as printed; they differ in {100 * differing_share:.0f} % of epochs."
     )
     charts = [
         lines(rates, y_axis="rate (loss per second)", **look),

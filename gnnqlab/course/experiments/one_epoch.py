@@ -142,7 +142,7 @@ def train_one_epoch(
     # The epochs before are complete training steps, with all-reduce and optimizer.
     for epoch in range(epochs):
         workers.step(epoch)
-    before = workers.trainers[0].parameters.values.clone()  # a copy, because the step changes it in place
+    values_before = workers.trainers[0].parameters.values.clone()  # a copy, because the step changes it in place
     passes = workers.run(lambda trainer: _timed_pass(trainer, epochs))
     # The all-reduce of launched workers: (workers, parameters) -> (parameters,), the same on every worker.
     gradients = torch.stack([trainer.parameters.gradients for trainer in workers.trainers])
@@ -150,17 +150,17 @@ def train_one_epoch(
         trainer.parameters.gradients.copy_(gradients.sum(0))  # every worker applies the same sum
         trainer.optimizer.step()
     values = workers.trainers[0].parameters.values
-    after = workers.trainers[0].parameters.values.clone()
+    values_after = workers.trainers[0].parameters.values.clone()
     next_loss = workers.gradients(epochs + 1)[0]  # a further pass, only for its loss
     return OneEpoch(
         epoch=epochs,
         spans=tuple(spans for _, spans in passes),
-        gradients_ready_s=tuple(each.gradients_ready_s[epochs] for each in observers),
-        messages=tuple(itertools.chain.from_iterable(each.by_epoch.get(epochs, ()) for each in observers)),
+        gradients_ready_s=tuple(observer.gradients_ready_s[epochs] for observer in observers),
+        messages=tuple(itertools.chain.from_iterable(observer.by_epoch.get(epochs, ()) for observer in observers)),
         losses=tuple(loss for loss, _ in passes),
-        gradients=tuple(float(each.norm()) for each in gradients),
+        gradients=tuple(float(gradient.norm()) for gradient in gradients),
         gradient=float(gradients.sum(0).norm()),
-        update_norm=float((after - before).norm()),
+        update_norm=float((values_after - values_before).norm()),
         num_parameters=values.numel(),
         next_loss=next_loss,
     )

@@ -186,8 +186,8 @@ def points_of(graph: Graph, cut: Cut, system: System, model: ModelSettings) -> l
         >>> points_of(small.graph, small.cut, vanilla(), ModelSettings(name="graphsage", layers=2, hidden=8))
         ['forward 0', 'forward 1', 'backward 0', 'backward 1']
     """
-    sent = _trained_messages(graph, cut, system, model, TrainSettings(), DIRECTIONS, 0, {})
-    return list(dict.fromkeys(rows.point for rows in sent))
+    messages = _trained_messages(graph, cut, system, model, TrainSettings(), DIRECTIONS, 0, {})
+    return list(dict.fromkeys(rows.point for rows in messages))
 
 
 def points_table(rows: Sequence[RoundedRows]) -> DataFrame:
@@ -204,19 +204,19 @@ def points_table(rows: Sequence[RoundedRows]) -> DataFrame:
     import pandas as pd
 
     lines = {}
-    for point in dict.fromkeys(each.point for each in rows):  # in order of first appearance
-        rows_at_point = [each for each in rows if each.point == point]
-        sent, error = (
+    for point in dict.fromkeys(message.point for message in rows):  # in order of first appearance
+        rows_at_point = [message for message in rows if message.point == point]
+        square, error = (
             # sums of squares of the rows and of their errors
             sum(float(tensor.double().square().sum()) for tensor in tensors)
-            for tensors in ([each.before for each in rows_at_point], [each.error for each in rows_at_point])
+            for tensors in ([message.before for message in rows_at_point], [message.error for message in rows_at_point])
         )
         lines[point] = (
             len(rows_at_point),
-            sum(each.nodes.numel() for each in rows_at_point),
-            float(torch.cat([each.bits for each in rows_at_point]).double().mean()),
-            sum(each.num_bytes for each in rows_at_point) / 1e3,
-            100 * (error / sent) ** 0.5 if sent else 0.0,  # root of the relative squared error, percent
+            sum(message.nodes.numel() for message in rows_at_point),
+            float(torch.cat([message.bits for message in rows_at_point]).double().mean()),
+            sum(message.num_bytes for message in rows_at_point) / 1e3,
+            100 * (error / square) ** 0.5 if square else 0.0,  # root of the relative squared error, percent
         )
     columns = ["messages", "rows", "mean bits", "kB", "off by (%)"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("point")
@@ -260,26 +260,30 @@ def _trained_messages(
     observers = [_Rounded() for _ in range(cut.workers)]
     for observer in observers:
         observer.points, observer.epoch = points, epoch
-    of_worker = [Observers([observer], rank) for rank, observer in enumerate(observers)]
-    workers, policy = threads_as_launched(graph, cut, system, model, settings, of_worker)
+    worker_observers = [Observers([observer], rank) for rank, observer in enumerate(observers)]
+    workers, policy = threads_as_launched(graph, cut, system, model, settings, worker_observers)
     # All epochs must be trained: weights, and noise through them, depend on every earlier message.
     for number in range(epoch + 1):
         loss = workers.step(number)  # returns the loss of the epoch
-        known = losses.get(number, loss)  # without records, every loss is accepted
-        if abs(loss - known) > _CLOSE * abs(known):
+        recorded_loss = losses.get(number, loss)  # without records, every loss is accepted
+        if abs(loss - recorded_loss) > _CLOSE * abs(recorded_loss):
             raise RuntimeError(
                 f"a repeated run must have its losses, got {loss:.6g} in epoch {number} where the run has "
-                f"{known:.6g}; was it changed while it trained, or trained on another device?"
+                f"{recorded_loss:.6g}; was it changed while it trained, or trained on another device?"
             )
     for direction in DIRECTIONS:
         of_direction(policy, direction).require_points()  # points that the policy names must exist as well
-    found = [rows for observer in observers for rows in observer.rows]
+    messages = [rows for observer in observers for rows in observer.rows]
     # a direction counts if any of its layers was sent
-    lost = [point for point in points if not any(point in (rows.point, rows.point.split()[0]) for rows in found)]
-    if lost:
-        known_points = sorted({rows.point for rows in found}, key=_order)
-        raise ValueError(f"rows must be exchanged at every point, got {lost}; of the given points, use {known_points}")
-    return sorted(found, key=lambda rows: (*_order(rows.point), rows.sender, rows.receiver))
+    missing_points = [
+        point for point in points if not any(point in (rows.point, rows.point.split()[0]) for rows in messages)
+    ]
+    if missing_points:
+        known_points = sorted({rows.point for rows in messages}, key=_order)
+        raise ValueError(
+            f"rows must be exchanged at every point, got {missing_points}; of the given points, use {known_points}"
+        )
+    return sorted(messages, key=lambda rows: (*_order(rows.point), rows.sender, rows.receiver))
 
 
 def _order(point: str) -> tuple[int, int]:

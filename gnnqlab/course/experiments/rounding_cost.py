@@ -52,15 +52,15 @@ def bytes_by_point(parts: Parts, system: System, model: ModelSettings) -> DataFr
     import pandas as pd
 
     # epoch 0 suffices: bytes depend on settings, not on values
-    sent = rounded_rows(parts, system, epoch=0, model=model)
-    coded = points_table(sent)["kB"]
+    messages = rounded_rows(parts, system, epoch=0, model=model)
+    coded = points_table(messages)["kB"]
     lines = {}
     for point, kilobytes in coded.items():
-        rows_at_point = [rows for rows in sent if rows.point == point]
+        rows_at_point = [rows for rows in messages if rows.point == point]
         count, columns = sum(rows.nodes.numel() for rows in rows_at_point), rows_at_point[0].before.shape[1]
-        exact = 4 * count * columns / 1e3  # float32: four bytes per element
+        exact_kilobytes = 4 * count * columns / 1e3  # float32: four bytes per element
         # growth of the whole epoch if this point alone is float32
-        lines[point] = (count, columns, kilobytes, exact, 1 + (exact - kilobytes) / coded.sum())
+        lines[point] = (count, columns, kilobytes, exact_kilobytes, 1 + (exact_kilobytes - kilobytes) / coded.sum())
     names = ["rows", "columns", "kB in codes", "kB exact", "times"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=names).rename_axis("point")
 
@@ -105,13 +105,13 @@ def gradient_by_point(
             weights = trained_weights(graph, shape, epoch, seed=seed)  # weights trained with float32 messages
             for point in (*points, EVERYTHING):
                 # All other points in float32; for EVERYTHING the system is unchanged.
-                others = [each for each in points if each != point]
-                variant = system if point == EVERYTHING else exact_at(system, *others)
-                found = gradient_noise(
+                other_points = [each for each in points if each != point]
+                variant = system if point == EVERYTHING else exact_at(system, *other_points)
+                noise = gradient_noise(
                     graph, variant.bits, shape, workers=workers, repeats=repeats, weights=weights, system=system,
                     codec=system.codec, seed=seed,
                 )  # fmt: skip
-                lines.append((epoch, seed, point, found.relative))
+                lines.append((epoch, seed, point, noise.relative))
     return pd.DataFrame(lines, columns=["epoch", "seed", "point", "relative"])
 
 
@@ -154,21 +154,21 @@ def loss_by_point(
     shape, lines = replace(model, dropout=0.0, input_dropout=0.0), []
     points = points_of(parts.graph, parts.cut, system, shape) if at is None else at
     # trainings to compare, by the point in float32
-    exact = {NOTHING: system} | {point: exact_at(system, point, since=since) for point in points}
-    exact[EVERYTHING] = exact_at(system, *DIRECTIONS, since=since)
+    variants = {NOTHING: system} | {point: exact_at(system, point, since=since) for point in points}
+    variants[EVERYTHING] = exact_at(system, *DIRECTIONS, since=since)
     for seed in seeds:
         settings, truth = TrainSettings(seed=seed, lr=lr), exact_trainer(parts.graph, shape, seed=seed)
-        found = {}
-        for name, each in exact.items():
-            workers, _ = threads_as_launched(parts.graph, parts.cut, each, shape, settings)
+        outcomes = {}
+        for name, variant in variants.items():
+            workers, _ = threads_as_launched(parts.graph, parts.cut, variant, shape, settings)
             for epoch in range(epochs):
                 workers.step(epoch)
             # Compare losses at the final weights with float32 messages, so that no message noise is in them.
             truth.parameters.values.copy_(workers.trainers[0].parameters.values)
             loss = truth.gradients(epochs)
-            found[name] = loss, float(truth.parameters.gradients.norm())
-        rounded = found[NOTHING][0]  # reference: every point rounded
-        lines += [(seed, name, loss, rounded - loss, length) for name, (loss, length) in found.items()]
+            outcomes[name] = loss, float(truth.parameters.gradients.norm())
+        rounded_loss = outcomes[NOTHING][0]  # reference: every point rounded
+        lines += [(seed, name, loss, rounded_loss - loss, length) for name, (loss, length) in outcomes.items()]
     return pd.DataFrame(lines, columns=["seed", "exact", "loss", "gained", "gradient"])
 
 

@@ -66,18 +66,19 @@ def gradient_shares(
     gradients = [trainer.parameters.gradients.double().clone() for trainer in workers.trainers]
     truth = exact_trainer(parts.graph, model, seed=seed)
     loss = truth.gradients(0)
-    exact = truth.parameters.gradients.double()
+    exact_gradient = truth.parameters.gradients.double()
     # Show the last element that is clearly not zero: ReLU leaves many gradients at zero.
-    place = next(i for i in range(exact.numel() - 1, -1, -1) if abs(float(exact[i])) > 1e-4)
+    place = next(i for i in range(exact_gradient.numel() - 1, -1, -1) if abs(float(exact_gradient[i])) > 1e-4)
     total = torch.stack(gradients).sum(0)  # the all-reduce: (P, weights) -> (weights,)
     lines = [
         (f"worker {rank}", int(shard.train_mask.sum()), losses[rank], float(gradients[rank][place]), float("nan"))
         for rank, shard in enumerate(parts.shards)
     ]
-    trained = int(parts.graph.train_mask.sum())
-    distance = float((total - exact).norm() / exact.norm())  # relative to the norm of the exact gradient
-    lines.append(("sum", trained, sum(losses), float(total[place]), distance))
-    lines.append(("one process", trained, loss, float(exact[place]), 0.0))
+    num_trained = int(parts.graph.train_mask.sum())
+    # relative to the norm of the exact gradient
+    distance = float((total - exact_gradient).norm() / exact_gradient.norm())
+    lines.append(("sum", num_trained, sum(losses), float(total[place]), distance))
+    lines.append(("one process", num_trained, loss, float(exact_gradient[place]), 0.0))
     columns = ["who", "training nodes", "loss", "gradient", "distance"]
     return pd.DataFrame(lines, columns=columns).set_index("who")
 
@@ -105,8 +106,8 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData
         # a second run of the same name needs another key
         losses[name if name not in losses else f"{name} (again)"] = by_epoch(run.records).set_index("epoch")["loss"]
     table = pd.DataFrame(losses)
-    first, *others = losses
-    distances = table[others].sub(table[first], axis=0).abs()  # absolute differences, epoch by epoch
+    first_run, *other_runs = losses
+    distances = table[other_runs].sub(table[first_run], axis=0).abs()  # absolute differences, epoch by epoch
     left = lines(
         table,
         y=list(table),
@@ -120,7 +121,7 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData
         trace.line.width = width
     right = lines(
         distances.clip(lower=1e-9),  # a difference of zero has no place on a logarithmic axis
-        y=others,
+        y=other_runs,
         styles=_STYLES[1:],
         mode="lines",
         levels={"": _EPSILON},
@@ -128,7 +129,7 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> FigureData
         x_axis="epoch",
         y_axis="distance from the first (loss)",
     )
-    caption = f"Losses of {', '.join(losses)}. Largest distance from {first} in any epoch: " + ", ".join(
+    caption = f"Losses of {', '.join(losses)}. Largest distance from {first_run} in any epoch: " + ", ".join(
         f"{name} {distance:.0e}" for name, distance in distances.max().items()
     )
     return FigureData(

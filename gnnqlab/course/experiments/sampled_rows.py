@@ -40,12 +40,14 @@ def unsampled_nodes(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed
         >>> unsampled_nodes(small, BoundarySampling(p=0.0), epoch=0)
         {0: [5, 7], 1: [3, 4]}
     """
-    found = {}
+    nodes_by_rank = {}
     for rank, shard in enumerate(parts.shards):
         # the same draw as in training: by worker, seed and epoch
-        sampled = set(shard.halo[sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)].tolist())
-        found[rank] = [node for node in shard.halo.tolist() if node not in sampled]
-    return found
+        sampled_nodes = set(
+            shard.halo[sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)].tolist()
+        )
+        nodes_by_rank[rank] = [node for node in shard.halo.tolist() if node not in sampled_nodes]
+    return nodes_by_rank
 
 
 def sampled_sums(
@@ -72,19 +74,20 @@ def sampled_sums(
     rank = int(parts.owner[node])
     shard = parts.shards[rank]
     matrix = _matrix(shard)[int((shard.owned == node).nonzero())]  # one row of the aggregation matrix, (V + H,)
-    near, far = matrix[: shard.num_owned], matrix[shard.num_owned :]
-    own = float(near @ rows[shard.owned])  # owned neighbours are never sampled
+    owned_weights, halo_weights = matrix[: shard.num_owned], matrix[shard.num_owned :]
+    owned_sum = float(owned_weights @ rows[shard.owned])  # owned neighbours are never sampled
     lines, total = [], 0.0
     for epoch in range(epochs):
-        sampled = sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)
-        neighbours = sampled[far[sampled] != 0]  # sampled halo rows that are neighbours of the node
+        sampled_positions = sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)
+        # sampled halo rows that are neighbours of the node
+        neighbours = sampled_positions[halo_weights[sampled_positions] != 0]
         # factor 1 / p makes the estimate unbiased
-        value = own + sampler.rescale * float(far[neighbours] @ rows[shard.halo[neighbours]])
+        value = owned_sum + sampler.rescale * float(halo_weights[neighbours] @ rows[shard.halo[neighbours]])
         total += value
         names = ", ".join(str(int(u)) for u in shard.halo[neighbours]) or "none"
         lines.append((epoch, names, value, total / (epoch + 1)))
     frame = pd.DataFrame(lines, columns=["epoch", "kept", "sum", "mean so far"]).set_index("epoch")
-    frame["all rows"] = own + float(far @ rows[shard.halo])
+    frame["all rows"] = owned_sum + float(halo_weights @ rows[shard.halo])
     return frame
 
 
@@ -124,30 +127,30 @@ def variance_by_share(
     for share in shares:
         sampler = BoundarySampling(p=share)
         # p after rounding to a number of rows, as in training
-        p, measured, formula, length = 1 / sampler.rescale, 0.0, 0.0, 0.0
+        p, measured_variance, formula, length = 1 / sampler.rescale, 0.0, 0.0, 0.0
         for rank, shard in enumerate(parts.shards):
             matrix, halo = _matrix(shard), rows[shard.halo]
-            far = matrix[:, shard.num_owned :]
+            halo_weights = matrix[:, shard.num_owned :]
             # squared norm of the exact aggregation
-            length += float((matrix[:, : shard.num_owned] @ rows[shard.owned] + far @ halo).square().sum())
+            length += float((matrix[:, : shard.num_owned] @ rows[shard.owned] + halo_weights @ halo).square().sum())
             # Σ_v a_vu² |h_u|², summed over halo nodes u
-            formula += (1 - p) / p * float(far.square().sum(0) @ halo.square().sum(1))
+            formula += (1 - p) / p * float(halo_weights.square().sum(0) @ halo.square().sum(1))
             for epoch in range(epochs):
                 factor = halo.new_full((shard.num_halo, 1), -1.0)  # factor of a row minus 1, that of the full sum
                 factor[sampler.sampled_positions(shard.halo, holder=rank, seed=seed, epoch=epoch)] += sampler.rescale
                 # squared deviation from the full sum, mean over epochs
-                measured += float((far @ (factor * halo)).square().sum()) / epochs
-        lines.append((share, measured, formula, 100 * (measured / length) ** 0.5))
+                measured_variance += float((halo_weights @ (factor * halo)).square().sum()) / epochs
+        lines.append((share, measured_variance, formula, 100 * (measured_variance / length) ** 0.5))
     return pd.DataFrame(lines, columns=["p", "measured", "formula", "relative (%)"]).set_index("p")
 
 
 def _matrix(shard: Shard) -> Tensor:
     """Return GCN's aggregation matrix of a worker, dense ``(V, V + H)``."""
     counts = shard.indptr.diff()  # edges per owned row
-    dense = torch.zeros(shard.num_owned, shard.num_owned + shard.num_halo)
+    matrix = torch.zeros(shard.num_owned, shard.num_owned + shard.num_halo)
     # (row, column) of every edge
     places = (torch.arange(shard.num_owned).repeat_interleave(counts), shard.indices.long())
-    return dense.index_put_(places, shard.alpha("symmetric"), accumulate=True)  # parallel edges add up
+    return matrix.index_put_(places, shard.alpha("symmetric"), accumulate=True)  # parallel edges add up
 
 
 def compare_shares(
@@ -182,18 +185,18 @@ def compare_shares(
             summary = run.summary  # multi-label graphs report micro-F1
             score = float(summary.get("test_accuracy", summary.get("test_f1_micro", float("nan"))))
             # bytes of an epoch in MB
-            sent = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / epochs / 1e6
-            lines.append((share, seed, 100 * score, summary["final_loss"], sent))
+            megabytes = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / epochs / 1e6
+            lines.append((share, seed, 100 * score, summary["final_loss"], megabytes))
     return pd.DataFrame(lines, columns=["p", "seed", "accuracy (%)", "final loss", "MB an epoch"])
 
 
 def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) -> FigureData:
     """Draw `sampled_sums`: one point per epoch, the mean so far, and the sum over all rows."""
-    exact, mean = float(frame["all rows"].iloc[-1]), float(frame["mean so far"].iloc[-1])
-    which = "" if node is None else f" of node {node}"
+    exact_sum, mean = float(frame["all rows"].iloc[-1]), float(frame["mean so far"].iloc[-1])
+    node_text = "" if node is None else f" of node {node}"
     caption = (
-        f"The sum{which} in {len(frame)} epochs lies between {frame['sum'].min():.3g} and {frame['sum'].max():.3g}; "
-        f"its mean is {mean:.3g}; the sum over all rows is {exact:.3g}."
+        f"The sum{node_text} in {len(frame)} epochs lies between {frame['sum'].min():.3g} and "
+        f"{frame['sum'].max():.3g}; its mean is {mean:.3g}; the sum over all rows is {exact_sum:.3g}."
     )
     figure = scatter(frame, y={"sum": "sum in an epoch"}, styles=["sky"], size=6, details="kept")
     lines(
@@ -205,7 +208,7 @@ def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) 
         figure=figure,
         x_axis="epoch",
         y_axis="sum over the neighbours (unit of a row)",
-        title=f"Aggregation{which} of sampled rows",
+        title=f"Aggregation{node_text} of sampled rows",
         caption=caption,
         dark=dark,
         height=340,

@@ -47,8 +47,8 @@ def sweep_table(runs: dict[Any, Sequence[Run]], *, knob: str) -> DataFrame:
     import pandas as pd
 
     rows = []
-    for value, some in runs.items():
-        for run in some:
+    for value, value_runs in runs.items():
+        for run in value_runs:
             summary = run.summary
             score = summary.get("test_accuracy", summary.get("test_f1_micro"))  # multi-label graphs report micro-F1
             accuracy = float("nan") if score is None else float(score)
@@ -82,21 +82,22 @@ def group_size_table(
     """
     import pandas as pd
 
-    whole = load(graph)
+    loaded_graph = load(graph)
     rows = []
     for seed in seeds:
         # One traced training per seed serves all group sizes.
-        seen = probe(graph, seed=seed, epochs=epochs, launched=False, theorem=False, **settings)
+        graph_probe = probe(graph, seed=seed, epochs=epochs, launched=False, theorem=False, **settings)
         for size in sizes:
-            forecast = seen.forecast(lam=lam, group_size=size)  # bit-widths of this group size, from the same trace
+            # bit-widths of this group size, from the same trace
+            forecast = graph_probe.forecast(lam=lam, group_size=size)
             noise = gradient_noise(
-                whole,
-                seen.build_policy(forecast),
-                seen.config.model,
-                workers=seen.config.workers,
+                loaded_graph,
+                graph_probe.build_policy(forecast),
+                graph_probe.config.model,
+                workers=graph_probe.config.workers,
                 repeats=repeats,
-                weights=seen.trace.weights,  # the last traced weights
-                system=seen.config.system_on_hosts,
+                weights=graph_probe.trace.weights,  # the last traced weights
+                system=graph_probe.config.system_on_hosts,
                 seed=seed,
             )
             rows.append((size, seed, noise.variance, forecast.bytes_sent))
@@ -140,24 +141,26 @@ def sensitivity_chart(
     """
     import pandas as pd
 
-    missing = [name for name in (knob, *values) if name not in frame]
-    if missing or frame.empty:
-        raise ValueError(f"a line for each run needs columns {(knob, *values)}, missing {missing}; see sweep_table")
+    missing_columns = [name for name in (knob, *values) if name not in frame]
+    if missing_columns or frame.empty:
+        raise ValueError(
+            f"a line for each run needs columns {(knob, *values)}, missing {missing_columns}; see sweep_table"
+        )
     settings = sorted(frame[knob].unique())
     names = [f"{value:g}" for value in settings]
     label_of_knob = _KNOBS.get(knob, knob)
-    along = {"title_text": label_of_knob, "type": "category", "categoryarray": names}
-    shown, charts = pd.DataFrame(index=pd.Index(settings, name=knob)), []
+    value_axis = {"title_text": label_of_knob, "type": "category", "categoryarray": names}
+    summary, charts = pd.DataFrame(index=pd.Index(settings, name=knob)), []
     for name in values:
         label, unit = _VALUES.get(name, (name, 1.0))
         # mean and half of the 95 % interval, per value
-        both = [interval((unit * frame.loc[frame[knob] == value, name]).tolist()) for value in settings]
-        table = pd.DataFrame(both, columns=["mean", "half"], index=names)
-        plain = label.replace("<br>", " ")
-        shown[plain], shown[f"{plain} ±"] = table["mean"].tolist(), table["half"].tolist()
+        intervals = [interval((unit * frame.loc[frame[knob] == value, name]).tolist()) for value in settings]
+        table = pd.DataFrame(intervals, columns=["mean", "half"], index=names)
+        plain_label = label.replace("<br>", " ")
+        summary[plain_label], summary[f"{plain_label} ±"] = table["mean"].tolist(), table["half"].tolist()
         # every run as a faint point
         runs = pd.DataFrame({"at": [f"{value:g}" for value in frame[knob]], "one": unit * frame[name]})
-        figure = scatter(runs, x="at", y={"one": "one run"}, styles=["grey circle-open"], size=7, x_axis=along)
+        figure = scatter(runs, x="at", y={"one": "one run"}, styles=["grey circle-open"], size=7, x_axis=value_axis)
         exponents = 0 < (table["mean"] + table["half"]).max() < 1e-2  # superscripts of powers are too small to read
         lines(
             table,
@@ -175,12 +178,12 @@ def sensitivity_chart(
         )
         if baseline is not None:
             level = table.assign(level=unit * float(baseline[name].mean()))  # mean of the baseline, a horizontal line
-            named = {"level": "baseline, mean"}
-            lines(level, y=named, styles=["vermillion dash"], mode="lines", figure=figure)
+            level_names = {"level": "baseline, mean"}
+            lines(level, y=level_names, styles=["vermillion dash"], mode="lines", figure=figure)
         charts.append(figure)
     words = "; ".join(
-        f"{label} " + ", ".join(f"{mean:.4g} ± {half:.2g}" for mean, half in zip(shown[label], shown[f"{label} ±"]))
-        for label in shown
+        f"{label} " + ", ".join(f"{mean:.4g} ± {half:.2g}" for mean, half in zip(summary[label], summary[f"{label} ±"]))
+        for label in summary
         if not label.endswith(" ±")
     )
     caption = (
@@ -188,4 +191,4 @@ def sensitivity_chart(
         f"mean and 95 % interval: {words}."
     )
     figure = panels(charts, gap=0.14, title=f"Effect of {label_of_knob}", caption=caption, dark=dark, height=350)
-    return FigureData(figure, shown)
+    return FigureData(figure, summary)

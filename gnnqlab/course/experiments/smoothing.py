@@ -68,7 +68,7 @@ def train_smoothed(
     """
     # γ = 0 with the same schedule is PipeGCN itself
     systems = {UNSMOOTHED: replace(add_smoothing(system, "both", 0.0), name="pipegcn")}
-    systems |= {(one, gamma): add_smoothing(system, one, gamma) for one in what for gamma in gammas}
+    systems |= {(part, gamma): add_smoothing(system, part, gamma) for part in what for gamma in gammas}
     return {key: launch(graph, system=variant, **settings).wait() for key, variant in systems.items()}
 
 
@@ -77,10 +77,10 @@ def smoothing_table(runs: Mapping[tuple[str, float], Run]) -> DataFrame:
     import pandas as pd
 
     lines = []
-    for (what, gamma), run in runs.items():
+    for (part, gamma), run in runs.items():
         # multi-label graphs report micro-F1
         score = run.summary.get("test_accuracy", run.summary.get("test_f1_micro", float("nan")))
-        lines.append((what, gamma, run.summary["final_loss"], 100 * float(score)))
+        lines.append((part, gamma, run.summary["final_loss"], 100 * float(score)))
     return pd.DataFrame(lines, columns=["smoothed", "γ", "final loss", "accuracy (%)"])
 
 
@@ -103,19 +103,19 @@ def draw_smoothing(
     """
     import pandas as pd
 
-    parts = [what for what in SMOOTHED if any(key[0] == what for key in records)]
+    parts = [part for part in SMOOTHED if any(key[0] == part for key in records)]
     if not parts:  # order of SMOOTHED, only kinds with a run
         raise ValueError(f"a smoothed run is needed, got {list(records)}; see train_smoothed")
     losses = {key: by_epoch(frame).set_index("epoch")["loss"] for key, frame in records.items()}
-    none = {} if fresh is None else {"fresh rows": by_epoch(fresh).set_index("epoch")["loss"]}
+    fresh_losses = {} if fresh is None else {"fresh rows": by_epoch(fresh).set_index("epoch")["loss"]}
     styles = {f"γ = {gamma:g}": _COLORS.get(gamma, "purple dash") for _, gamma in records} | {"fresh rows": "grey dot"}
     charts = {}
     for part in parts:
-        shown = sorted(
-            ((gamma, loss) for (what, gamma), loss in losses.items() if what in ("nothing", part)),
-            key=lambda one: one[0],
+        part_losses = sorted(
+            ((gamma, loss) for (smoothed_part, gamma), loss in losses.items() if smoothed_part in ("nothing", part)),
+            key=lambda pair: pair[0],
         )  # by γ, so that colours and legend rise together
-        table = pd.DataFrame({**none, **{f"γ = {gamma:g}": loss for gamma, loss in shown}})
+        table = pd.DataFrame({**fresh_losses, **{f"γ = {gamma:g}": loss for gamma, loss in part_losses}})
         charts[f"{part} smoothed"] = lines(
             table,
             y=list(table),
@@ -126,8 +126,8 @@ def draw_smoothing(
             y_axis="training loss (cross-entropy)",
         )
     words = ", ".join(
-        f"{what} γ = {gamma:g}: {loss.iloc[-1]:.3g}" if gamma else f"unsmoothed {loss.iloc[-1]:.3g}"
-        for (what, gamma), loss in losses.items()
+        f"{smoothed_part} γ = {gamma:g}: {loss.iloc[-1]:.3g}" if gamma else f"unsmoothed {loss.iloc[-1]:.3g}"
+        for (smoothed_part, gamma), loss in losses.items()
     )
     ends = "" if fresh is None else f" fresh rows {by_epoch(fresh)['loss'].iloc[-1]:.3g},"
     figure = panels(
@@ -140,4 +140,7 @@ def draw_smoothing(
         height=380,
         legend_below=True,
     )
-    return FigureData(figure, pd.DataFrame({f"{what}, γ = {gamma:g}": loss for (what, gamma), loss in losses.items()}))
+    return FigureData(
+        figure,
+        pd.DataFrame({f"{smoothed_part}, γ = {gamma:g}": loss for (smoothed_part, gamma), loss in losses.items()}),
+    )

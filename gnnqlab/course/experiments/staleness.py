@@ -127,8 +127,8 @@ def stale_row_errors(
     model = ModelSettings(name="gcn", layers=layers, hidden=hidden, dropout=dropout)
     rows = _rows_by_epoch(parts.graph, ids, layer, model, dropped_by == "receiver", lr, epochs, seed)
 
-    def error_of(other: Tensor, fresh: Tensor) -> float:
-        return float((other - fresh).norm() / fresh.norm())
+    def error_of(estimate: Tensor, fresh_rows: Tensor) -> float:
+        return float((estimate - fresh_rows).norm() / fresh_rows.norm())
 
     table: dict[str, list[float]] = {}
     for age in ages:
@@ -143,23 +143,30 @@ def stale_row_errors(
         table[f"γ = {gamma:g}"] = distances
     for width in bits:
         # expected squared error: no noise is drawn
-        squares = [float(decoded_moments(fresh, width).exact.sum()) for fresh in rows]
-        errors = [square**0.5 / float(fresh.norm()) for square, fresh in zip(squares, rows)]
+        squares = [float(decoded_moments(fresh_rows, width).exact.sum()) for fresh_rows in rows]
+        errors = [square**0.5 / float(fresh_rows.norm()) for square, fresh_rows in zip(squares, rows)]
         table[f"fresh, {human_bits(width)}"] = errors
     return pd.DataFrame(table, index=pd.Index(range(epochs), name="epoch"))
 
 
 def _rows_by_epoch(
-    graph: Graph, ids: Tensor, layer: int, model: ModelSettings, undropped: bool, lr: float, epochs: int, seed: int
+    graph: Graph,
+    ids: Tensor,
+    layer: int,
+    model: ModelSettings,
+    without_dropout: bool,
+    lr: float,
+    epochs: int,
+    seed: int,
 ) -> list[Tensor]:
     """Return the rows that one layer aggregates in each epoch ``(n, D)``, before or after dropout."""
     network = build_model(model, graph.num_features, graph.num_classes, seed=seed)
-    local = LocalGraph(graph, seed=seed)  # one process: rows are exact
+    local_graph = LocalGraph(graph, seed=seed)  # one process: rows are exact
     rows = AggregatedRows(layer, ids)
     settings = TrainSettings(seed=seed, lr=lr)
-    trainer = Trainer(local, label_objective(graph), network, settings, observers=Observers([rows]))
+    trainer = Trainer(local_graph, label_objective(graph), network, settings, observers=Observers([rows]))
     # aggregates before the projection, so rows of all epochs have the same dimension
-    local.exchange.uses_stale_rows = local.exchange.aggregates_before_projection = undropped
+    local_graph.exchange.uses_stale_rows = local_graph.exchange.aggregates_before_projection = without_dropout
     for epoch in range(epochs):
         trainer.epoch(epoch)
     return rows.by_epoch
@@ -241,7 +248,7 @@ def _percent(value: float) -> str:
 
 
 def _styles(frame: DataFrame) -> dict[str, str]:
-    old, smoothed, fresh = (
+    old_names, smoothed_names, fresh_names = (
         [name for name in frame if kind(name)]
         for kind in (
             lambda name: name.endswith(" old"),
@@ -250,9 +257,9 @@ def _styles(frame: DataFrame) -> dict[str, str]:
         )
     )
     return {
-        **dict(zip(old, cycle(("#9ecae1", "#4292c6", "#08519c", "#08306b")))),
-        **dict(zip(smoothed, cycle(("#7fceb9 dash", "#009e73 dash", "#00523c dash")))),
-        **dict(zip(fresh, cycle(("vermillion dot", "orange dot")))),
+        **dict(zip(old_names, cycle(("#9ecae1", "#4292c6", "#08519c", "#08306b")))),
+        **dict(zip(smoothed_names, cycle(("#7fceb9 dash", "#009e73 dash", "#00523c dash")))),
+        **dict(zip(fresh_names, cycle(("vermillion dot", "orange dot")))),
     }
 
 
@@ -296,8 +303,8 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
             x_axis="milliseconds since the epoch's first layer began",
         )
         charts[label].add_vline(x=0, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
-        waited = frame[frame["part"] == "wait"]
-        waits = float((waited["end (ms)"] - waited["start (ms)"]).sum())  # ms of waiting in this epoch
+        wait_spans = frame[frame["part"] == "wait"]
+        waits = float((wait_spans["end (ms)"] - wait_spans["start (ms)"]).sum())  # ms of waiting in this epoch
         length = float(frame[frame["line"] == "worker"]["end (ms)"].max())
         words.append(f"{label} takes {length:.3g} ms to the end of its last layer and waits {waits:.3g} ms of them")
     figure = panels(
@@ -315,25 +322,29 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
 
 
 def _one_epoch(timeline: DataFrame, rank: int) -> DataFrame:
-    mine = timeline[timeline["rank"] == rank]  # one worker
-    if mine.empty:
+    worker_rows = timeline[timeline["rank"] == rank]  # one worker
+    if worker_rows.empty:
         raise ValueError(f"nothing was recorded of worker {rank}; launch with timeline_every=5")
-    own = mine[mine["what"] != "transfer"].groupby("epoch")  # activities of the worker itself, without transfers
-    lengths = (own["end_s"].max() - own["start_s"].min()).iloc[1:]  # the first epoch includes set-up
+    # activities of the worker itself, without transfers
+    activities = worker_rows[worker_rows["what"] != "transfer"].groupby("epoch")
+    lengths = (activities["end_s"].max() - activities["start_s"].min()).iloc[1:]  # the first epoch includes set-up
     # an epoch of median length, not of mean length
     epoch = int(lengths.sort_values(kind="stable").index[(len(lengths) - 1) // 2])
-    found = mine[mine["epoch"] == epoch].copy()
-    begin = found[found["what"] != "transfer"]["start_s"].min()
+    epoch_rows = worker_rows[worker_rows["epoch"] == epoch].copy()
+    start_s = epoch_rows[epoch_rows["what"] != "transfer"]["start_s"].min()
     # seconds -> ms after the first activity
-    found["start (ms)"], found["end (ms)"] = 1e3 * (found["start_s"] - begin), 1e3 * (found["end_s"] - begin)
+    epoch_rows["start (ms)"], epoch_rows["end (ms)"] = (
+        1e3 * (epoch_rows["start_s"] - start_s),
+        1e3 * (epoch_rows["end_s"] - start_s),
+    )
     way = {"forward": "→", "backward": "←"}
-    is_transfer = found["what"] == "transfer"
-    found["line"] = [
+    is_transfer = epoch_rows["what"] == "transfer"
+    epoch_rows["line"] = [
         f"layer {layer + 1} {way[direction]}" if transfer else "worker"
-        for layer, direction, transfer in zip(found["layer"], found["direction"], is_transfer)
+        for layer, direction, transfer in zip(epoch_rows["layer"], epoch_rows["direction"], is_transfer)
     ]
-    found["part"] = [
-        f"bytes {direction}" if transfer else "wait" if what == "wait" else "rows, encode, decode"
-        for what, direction, transfer in zip(found["what"], found["direction"], is_transfer)
+    epoch_rows["part"] = [
+        f"bytes {direction}" if transfer else "wait" if activity == "wait" else "rows, encode, decode"
+        for activity, direction, transfer in zip(epoch_rows["what"], epoch_rows["direction"], is_transfer)
     ]
-    return found[["epoch", "line", "part", "layer", "start (ms)", "end (ms)"]].sort_values("start (ms)")
+    return epoch_rows[["epoch", "line", "part", "layer", "start (ms)", "end (ms)"]].sort_values("start (ms)")

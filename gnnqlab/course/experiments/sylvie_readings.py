@@ -66,13 +66,13 @@ def decide(losses: Sequence[float], settings: Orchestrated, *, bound: int = 10, 
     watch = Watch(settings)
     # the same objects that decide in a training
     adaptives = watch, Orchestrator(widths, watch), StalenessSwitch(pipeline, bound, watch)
-    base, stale = [], []
+    base, stale_flags = [], []
     for epoch, loss in enumerate(losses):
         base.append(widths.base)
-        stale.append(epoch > 0 and not pipeline.is_fresh)  # epoch 0 has no earlier rows
+        stale_flags.append(epoch > 0 and not pipeline.is_fresh)  # epoch 0 has no earlier rows
         for adaptive in adaptives:
             adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})
-    return Reading(tuple(base), tuple(stale))
+    return Reading(tuple(base), tuple(stale_flags))
 
 
 def readings(
@@ -102,19 +102,19 @@ def readings(
     for formula in ("text", "printed"):
         for name, thresholds in masks.items():
             settings = Orchestrated(formula=formula, thresholds=thresholds, delta=delta)
-            found = decide(losses, settings)
+            reading = decide(losses, settings)
             # by base: mean bit-width and seconds, computed once
             means = {base: _means(p, base, settings) for base in settings.bit_widths}
-            bits = sum(means[base][0] for base in found.base) / len(losses)  # mean over epochs
-            epoch_s = sum(means[base][1] for base in found.base) / len(losses)
-            stale = sum(found.stale) / len(losses)
+            bits = sum(means[base][0] for base in reading.base) / len(losses)  # mean over epochs
+            epoch_s = sum(means[base][1] for base in reading.base) / len(losses)
+            stale_share = sum(reading.stale) / len(losses)
             lines[formula, name] = {
                 "bits": bits,
-                "last base": found.base[-1],
-                "stale": stale,
+                "last base": reading.base[-1],
+                "stale": stale_share,
                 "epoch (s)": epoch_s,
                 "X": abs(epoch_s / _ADAPTIVE_S_X - 1) <= _NEAR,
-                "XI": STALE_XI[0] <= stale <= STALE_XI[1],
+                "XI": STALE_XI[0] <= stale_share <= STALE_XI[1],
                 "XII": abs(bits / BITS_XII - 1) <= _NEAR,
             }
     table = pd.DataFrame.from_dict(lines, orient="index").rename_axis(["formula", "mask"])

@@ -53,10 +53,10 @@ def least_variance(
         >>> least_variance([(8, 9.0), (4, 2.0), (2, 1.0)], 5, bytes_sent=lambda s: s[0], variance=lambda s: s[1])
         (2, 1.0)
     """
-    fitting = [each for each in tried if bytes_sent(each) <= limit]
-    if not fitting:
+    fitting_settings = [setting for setting in tried if bytes_sent(setting) <= limit]
+    if not fitting_settings:
         raise ValueError(f"no λ sends at most {limit:g} bytes; allow more (λ = 0 minimizes time, not bytes)")
-    return min(fitting, key=variance)
+    return min(fitting_settings, key=variance)
 
 
 def assign_at_equal_bytes(
@@ -77,7 +77,7 @@ def assign_at_equal_bytes(
     limit = probe.forecast(system="random-bits", bit_widths=widths).bytes_sent if most_bytes is None else most_bytes
     front = probe.front(LAMS, group_size=group_size, bit_widths=widths)  # one forecast per λ
     return least_variance(
-        front, limit, bytes_sent=lambda each: each.bytes_sent, variance=lambda each: each.total_variance
+        front, limit, bytes_sent=lambda forecast: forecast.bytes_sent, variance=lambda forecast: forecast.total_variance
     )
 
 
@@ -106,13 +106,13 @@ def variance_at_equal_bytes(
     """
     import pandas as pd
 
-    ours = assign_at_equal_bytes(probe, most_bytes=most_bytes, group_size=group_size, widths=widths)
-    chance = probe.forecast(system="random-bits", bit_widths=widths)
-    four = probe.forecast(system="fixed-bits", bits=4)
+    assigned_forecast = assign_at_equal_bytes(probe, most_bytes=most_bytes, group_size=group_size, widths=widths)
+    random_forecast = probe.forecast(system="random-bits", bit_widths=widths)
+    fixed_forecast = probe.forecast(system="fixed-bits", bits=4)
     settings: list[tuple[str, Forecast, BitPolicy]] = [  # name, forecast, bit policy to measure
-        (f"assigned, λ = {ours.lam:.3g}", ours, probe.build_policy(ours)),
-        ("drawn at random", chance, UniformRandom(bit_widths=widths)),
-        ("4 bits everywhere", four, Fixed(bits=4)),
+        (f"assigned, λ = {assigned_forecast.lam:.3g}", assigned_forecast, probe.build_policy(assigned_forecast)),
+        ("drawn at random", random_forecast, UniformRandom(bit_widths=widths)),
+        ("4 bits everywhere", fixed_forecast, Fixed(bits=4)),
     ]
     rows = []
     # All settings are measured with one set of weights and seeds, so they differ in bit-widths only.
@@ -155,49 +155,49 @@ def pareto_chart(
 
     if not front:
         raise ValueError("a front needs at least one forecast, got none; use probe.front()")
-    if any(each.lam is None for each in front):
+    if any(forecast.lam is None for forecast in front):
         raise ValueError("every forecast of a front must have a λ, got one of a system without bit assignment")
-    first, last = front[0], front[-1]
+    start, end = front[0], front[-1]
     caption = (
-        f"Predicted time and variance over {first.link}: from {1e3 * first.epoch_s:.3g} ms and V = "
-        f"{first.total_variance:.3g} at λ = {first.lam:g} to {1e3 * last.epoch_s:.3g} ms and V = "
-        f"{last.total_variance:.3g} at λ = {last.lam:g}."
+        f"Predicted time and variance over {start.link}: from {1e3 * start.epoch_s:.3g} ms and V = "
+        f"{start.total_variance:.3g} at λ = {start.lam:g} to {1e3 * end.epoch_s:.3g} ms and V = "
+        f"{end.total_variance:.3g} at λ = {end.lam:g}."
     )
     if chosen is not None:
         caption += f" The star, λ = {chosen.lam:g}: {1e3 * chosen.epoch_s:.3g} ms, V = {chosen.total_variance:.3g}."
     # the front, then single points
-    rows = [(f"λ = {each.lam:g}", each) for each in front] + list((beside or {}).items())
-    marked = [] if chosen is None else [(f"λ = {chosen.lam:g}", chosen)]
+    rows = [(f"λ = {forecast.lam:g}", forecast) for forecast in front] + list((beside or {}).items())
+    marked_rows = [] if chosen is None else [(f"λ = {chosen.lam:g}", chosen)]
     frame = pd.DataFrame(
         {
-            "epoch (ms)": [1e3 * each.epoch_s for _, each in rows + marked],
-            "speed-up": [each.speedup for _, each in rows + marked],
-            "variance": [each.total_variance for _, each in rows + marked],
-            "bits a row": [each.mean_bits for _, each in rows + marked],
-            "kB": [each.bytes_sent / 1e3 for _, each in rows + marked],
+            "epoch (ms)": [1e3 * forecast.epoch_s for _, forecast in rows + marked_rows],
+            "speed-up": [forecast.speedup for _, forecast in rows + marked_rows],
+            "variance": [forecast.total_variance for _, forecast in rows + marked_rows],
+            "bits a row": [forecast.mean_bits for _, forecast in rows + marked_rows],
+            "kB": [forecast.bytes_sent / 1e3 for _, forecast in rows + marked_rows],
         },
-        index=pd.Index([name for name, _ in rows + marked], name="setting"),
+        index=pd.Index([name for name, _ in rows + marked_rows], name="setting"),
     )
     count = len(front)
     line = frame.iloc[:count].assign(
         # only both ends of the front are labelled
-        ends=[name if each in (first, last) else "" for name, each in rows[:count]],
-        words=[f"λ {each.lam:.2f}, {each.mean_bits:.2f} bits per element" for each in front],
+        ends=[name if forecast in (start, end) else "" for name, forecast in rows[:count]],
+        words=[f"λ {forecast.lam:.2f}, {forecast.mean_bits:.2f} bits per element" for forecast in front],
     )
     figure = lines(
         line,
         x="epoch (ms)",
-        y={"variance": f"assigned, λ from {first.lam:g} to {last.lam:g}"},
+        y={"variance": f"assigned, λ from {start.lam:g} to {end.lam:g}"},
         size=9,
         text="ends",
         styles=["blue circle-open"],
         details="words",
     )
     # labels point away from the falling line
-    figure.data[0].textposition = ["bottom left" if each is last else "top right" for each in front]
+    figure.data[0].textposition = ["bottom left" if forecast is end else "top right" for forecast in front]
     points = frame.iloc[count:].rename_axis("name").reset_index()
     looks = dict(zip(points["name"], cycle(("grey square", "orange diamond", "green x", "purple cross"))))
-    looks |= {name: "vermillion star" for name, _ in marked}
+    looks |= {name: "vermillion star" for name, _ in marked_rows}
     scatter(
         points,
         x="epoch (ms)",
@@ -237,16 +237,17 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> FigureData:
         rows.append((widths, 1e3 * problem.seconds(index), problem.variance(index)))  # seconds -> ms
     frame = pd.DataFrame(rows, columns=["widths", "exchange (ms)", "variance"]).set_index("widths")
     lams = [step / 50 for step in range(51)]  # λ in steps of 0.02
-    found: dict[str, list[float]] = {}
+    optimal_lams: dict[str, list[float]] = {}
     for lam, solution in zip(lams, front_over_lam(problem, lams), strict=True):
         # values of λ for which an assignment is optimal
-        found.setdefault(" ".join(map(str, solution.widths.tolist())), []).append(lam)
-    picked = frame.loc[list(found)].sort_values("exchange (ms)")
+        optimal_lams.setdefault(" ".join(map(str, solution.widths.tolist())), []).append(lam)
+    optima = frame.loc[list(optimal_lams)].sort_values("exchange (ms)")
     words = "; ".join(
-        f"{widths} for λ from {min(found[widths]):.2f} to {max(found[widths]):.2f}" for widths in picked.index
+        f"{widths} for λ from {min(optimal_lams[widths]):.2f} to {max(optimal_lams[widths]):.2f}"
+        for widths in optima.index
     )
-    widest, least = float(frame["exchange (ms)"].max()), float(frame["exchange (ms)"].min())
-    room = [least - 0.05 * (widest - least), widest + 0.2 * (widest - least)]  # room on the right for labels
+    max_ms, min_ms = float(frame["exchange (ms)"].max()), float(frame["exchange (ms)"].min())
+    room = [min_ms - 0.05 * (max_ms - min_ms), max_ms + 0.2 * (max_ms - min_ms)]  # room on the right for labels
     figure = scatter(
         frame.reset_index(),
         x="exchange (ms)",
@@ -256,7 +257,7 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> FigureData:
         details="widths",
     )
     lines(
-        picked.assign(label=[f" {widths}" for widths in picked.index]),
+        optima.assign(label=[f" {widths}" for widths in optima.index]),
         x="exchange (ms)",
         text="label",
         size=12,
@@ -272,8 +273,8 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> FigureData:
     )
     # The line falls, so labels to the upper right do not overlap it.
     figure.data[1].update(textposition="top right", cliponaxis=False)
-    picked = picked.assign(**{"from λ": [min(found[each]) for each in picked.index]})
-    return FigureData(figure, picked)
+    optima = optima.assign(**{"from λ": [min(optimal_lams[text]) for text in optima.index]})
+    return FigureData(figure, optima)
 
 
 def solvers_table(problem: Problem, *, highs: bool = True) -> DataFrame:
@@ -290,17 +291,17 @@ def solvers_table(problem: Problem, *, highs: bool = True) -> DataFrame:
     rows = []
     if problem.group_rows.size <= 8:
         start = time.perf_counter()
-        best = brute_force(problem)
-        rows.append(("brute force", best.objective, best.gap, time.perf_counter() - start))
+        exact_solution = brute_force(problem)
+        rows.append(("brute force", exact_solution.objective, exact_solution.gap, time.perf_counter() - start))
     if highs:
         try:
-            found = solve_reference(problem, time_limit_s=60.0)
+            reference = solve_reference(problem, time_limit_s=60.0)
             # HiGHS may reach its time limit without a solution
-            gap = float("nan") if found.solution is None else found.solution.gap
-            rows.append(("HiGHS", found.objective, gap, found.seconds))
+            gap = float("nan") if reference.solution is None else reference.solution.gap
+            rows.append(("HiGHS", reference.objective, gap, reference.seconds))
         except RuntimeError:  # cvxpy is not installed: the others remain
             pass
     start = time.perf_counter()
-    fast = solve(problem)
-    rows.append(("fast solver", fast.objective, fast.gap, time.perf_counter() - start))
+    fast_solution = solve(problem)
+    rows.append(("fast solver", fast_solution.objective, fast_solution.gap, time.perf_counter() - start))
     return pd.DataFrame(rows, columns=["solver", "objective", "gap", "seconds"]).set_index("solver")

@@ -80,11 +80,11 @@ def train_rounded(
     for seed in seeds:
         for name, compute in computes.items():
             network = build_model(shape, graph.num_features, graph.num_classes, seed=seed)
-            local = LocalGraph(graph, seed=seed, products=compute.build())
+            local_graph = LocalGraph(graph, seed=seed, products=compute.build())
             # sparse features stay sparse only for models that support them
             if not getattr(network, "takes_sparse_input", False):
-                local.densify_features()
-            trainer = Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=0.01))
+                local_graph.densify_features()
+            trainer = Trainer(local_graph, label_objective(graph), network, TrainSettings(seed=seed, lr=0.01))
             for epoch in range(epochs):
                 loss = trainer.epoch(epoch)
                 if epoch % every == every - 1 or epoch == epochs - 1:  # after every k-th epoch, and after the last
@@ -119,8 +119,8 @@ def compare_precisions(found: DataFrame, *, beside: str = "float32") -> DataFram
     """
     import pandas as pd
 
-    last = found[found["epoch"] == found["epoch"].max()]
-    scores = 100 * last.pivot(index="seed", columns="compute", values="score")  # (seeds, precisions), percent
+    last_rows = found[found["epoch"] == found["epoch"].max()]
+    scores = 100 * last_rows.pivot(index="seed", columns="compute", values="score")  # (seeds, precisions), percent
     if beside not in scores:
         raise ValueError(f"{beside!r} must be among the trainings to be compared with, got {sorted(scores)}")
     change = scores.sub(scores[beside], axis=0)  # paired by seed
@@ -187,10 +187,10 @@ def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, r
     x = torch.randn(adjacency.num_columns, width, generator=generator)
     weight = torch.randn(width, width, generator=generator)
     attention = torch.rand(adjacency.num_edges, heads, generator=generator)  # one weight per edge and head, (E, K)
-    by_head, rows = x.view(-1, heads, features), quantize(x)  # (N, K F) -> (N, K, F)
+    head_rows, rows = x.view(-1, heads, features), quantize(x)  # (N, K F) -> (N, K, F)
     products = Int8Products().build()
     a, b = products.operand(x), products.weight(weight)  # codes of both factors, outside the timed product
-    edges = {"float32": lambda: sddmm_dot(adjacency, by_head, by_head), "quantize": lambda: quantize(x)}
+    edges = {"float32": lambda: sddmm_dot(adjacency, head_rows, head_rows), "quantize": lambda: quantize(x)}
     contests: dict[str, dict[str, Callable[[], object]]] = {
         "GEMM": {
             "float32": lambda: x @ weight,
@@ -200,15 +200,15 @@ def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, r
         "SDDMM dot": {**edges, "codes": lambda: int8_sddmm_dot(adjacency, rows, rows, heads=heads)},
         "SPMM, heads": {
             **edges,
-            "float32": lambda: weighted_sum(adjacency, attention, by_head),
+            "float32": lambda: weighted_sum(adjacency, attention, head_rows),
             "codes": lambda: int8_weighted_sum(adjacency, attention, rows, heads=heads),
         },
     }
-    found = {  # seconds -> ms
+    times_ms = {  # seconds -> ms
         product: {part: 1000 * _median_s(run, repeats) for part, run in parts.items()}
         for product, parts in contests.items()
     }
-    return pd.DataFrame.from_dict(found, orient="index")[list(_PARTS)]
+    return pd.DataFrame.from_dict(times_ms, orient="index")[list(_PARTS)]
 
 
 def draw_times(frame: DataFrame, *, dark: bool = False) -> FigureData:
@@ -284,7 +284,7 @@ def _median_s(run: Callable[[], object], repeats: int) -> float:
     run()  # warm-up
     seconds = []
     for _ in range(repeats):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         run()
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.perf_counter() - start)
     return statistics.median(seconds)

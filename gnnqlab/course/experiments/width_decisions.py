@@ -109,10 +109,10 @@ class PermutedWidths(BitPolicy):
             return widths[shuffle]
         # rank of a row: high for a low in-degree, or for a high Σα²
         rank = -p if self.mask == "reversed" else use_of_halo(shard, shard.alpha(self.alpha))[place]
-        moved = torch.empty_like(widths)
+        permuted_widths = torch.empty_like(widths)
         # Sort the shuffled rows by rank, so that ties are in random order; the largest bit-widths go to the top ranks.
-        moved[shuffle[rank[shuffle].argsort(stable=True)]] = widths.sort().values
-        return moved
+        permuted_widths[shuffle[rank[shuffle].argsort(stable=True)]] = widths.sort().values
+        return permuted_widths
 
 
 def importance_ablation(
@@ -173,7 +173,7 @@ def importance_ablation(
         raise ValueError(f"importance is that of halo rows, got a cut of {cuts}; choose METIS() or Random()")
     cut = cut_graph(graph, recipe.partition, workers)
     shards = [cut.shard(graph, rank) for rank in range(workers)]
-    found: dict[str, list[float]] = {mask: [] for mask in MASKS}
+    variances_by_mask: dict[str, list[float]] = {mask: [] for mask in MASKS}
     for seed in seeds:
         weights = trained_weights(graph, shape, epochs, seed=seed)  # the same weights for all masks of a seed
         for mask in MASKS:
@@ -181,11 +181,13 @@ def importance_ablation(
             noise = gradient_noise(
                 graph, policy, shape, workers=workers, repeats=repeats, weights=weights, system=recipe, seed=seed
             )
-            found[mask].append(noise.relative)
+            variances_by_mask[mask].append(noise.relative)
     lines = {}
-    for mask, variances in found.items():
+    for mask, variances in variances_by_mask.items():
         # paired by seed: the ratio to importance
-        ratio, half = interval([other / own for other, own in zip(variances, found["importance"])])
+        ratio, half = interval(
+            [variance / base_variance for variance, base_variance in zip(variances, variances_by_mask["importance"])]
+        )
         lines[mask] = {"variance": sum(variances) / len(variances), "ratio": ratio, "±": half}
     table = pd.DataFrame(lines).T.rename_axis("mask")  # one row per mask
     return table.assign(bits=_mean_bits(shards, base, thresholds))
@@ -218,8 +220,8 @@ def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = Fa
         + ", ".join(f"{mask} {table.loc[mask, 'ratio']:.2f} ± {table.loc[mask, '±']:.2f}" for mask in _STYLES)
         for name, table in tables.items()
     )
-    shown = pd.concat(tables, names=["measured", "mask"])
-    rows = shown.reset_index()
+    ratios = pd.concat(tables, names=["measured", "mask"])
+    rows = ratios.reset_index()
     figure = scatter(
         rows[rows["mask"].isin(list(_STYLES))],
         x="measured",
@@ -240,7 +242,7 @@ def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = Fa
         dark=dark,
         height=400,
     )
-    return FigureData(figure.update_layout(scattermode="group"), shown)
+    return FigureData(figure.update_layout(scattermode="group"), ratios)
 
 
 # ratios, symmetric around 1
@@ -329,8 +331,8 @@ def plan_table(runs: Mapping[str, Run]) -> DataFrame:
     for label, run in runs.items():
         # multi-label graphs report micro-F1
         score = run.summary.get("test_accuracy", run.summary.get("test_f1_micro", float("nan")))
-        sent = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / 1e6  # bytes -> MB
-        lines[label] = (float(mean_width(run.traffic).mean()), sent, run.summary["final_loss"], 100 * float(score))
+        megabytes = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / 1e6  # bytes -> MB
+        lines[label] = (float(mean_width(run.traffic).mean()), megabytes, run.summary["final_loss"], 100 * float(score))
     columns = ["mean bits", "MB in all", "final loss", "accuracy (%)"]
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("run")
 
@@ -364,17 +366,17 @@ def draw_plan(
     for label, frame in records.items():
         width, loss = mean_width(traffic[label]), by_epoch(frame).set_index("epoch")["loss"]  # per epoch
         # cumulative MB of all workers
-        sent = frame.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1).cumsum() / 1e6
-        table[label] = {"mean bits": width.mean(), "MB in all": sent.iloc[-1], "final loss": loss.iloc[-1]}
-        epochs[label] = pd.DataFrame({"bits": width, "loss": loss, "sent": sent})
+        megabytes = frame.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1).cumsum() / 1e6
+        table[label] = {"mean bits": width.mean(), "MB in all": megabytes.iloc[-1], "final loss": loss.iloc[-1]}
+        epochs[label] = pd.DataFrame({"bits": width, "loss": loss, "sent": megabytes})
     rows = pd.concat(epochs, names=["run", "epoch"]).reset_index()
     widths = {"title_text": "mean bits per element", "tickvals": [1, 2, 4, 8, 16, 32], "range": [-0.1, 1.6]}
     charts = [
         lines(
             rows.dropna(subset=[x, y]), x=x, y=y, by="run", styles=_RUN_STYLES, mode="lines", shape=shape, log="y",
-            x_axis=along, y_axis=up,
+            x_axis=x_axis, y_axis=y_axis,
         )
-        for x, y, shape, along, up in (
+        for x, y, shape, x_axis, y_axis in (
             ("epoch", "bits", "hv", "epoch", widths),
             ("epoch", "loss", "linear", "epoch", "training loss"),
             ("sent", "loss", "linear", "sent so far (MB)", "training loss"),

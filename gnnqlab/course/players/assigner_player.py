@@ -87,7 +87,7 @@ class _AssignerControls(StepControls):
         )  # fmt: skip
         choices = sorted({*_CHOICES, walk.settings.bit_widths})  # a set that the caller passed is offered as well
         self.bit_widths = widgets.Dropdown(
-            options=[(", ".join(map(str, some)), some) for some in choices], value=walk.settings.bit_widths,
+            options=[(", ".join(map(str, widths)), widths) for widths in choices], value=walk.settings.bit_widths,
             description="Bit-widths", tooltip="Bits per element to choose from",
         )  # fmt: skip
         self.message = widgets.Dropdown(

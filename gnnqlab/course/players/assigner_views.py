@@ -38,21 +38,21 @@ _WIDTH_LOOKS = {
 
 def _draw_trace(walk: AssignerWalk, panel: bool) -> Figure:
     """Draw the range of every row of the message, in wire order."""
-    few = _are_few(walk, panel)
+    are_few = _are_few(walk, panel)
     return bars(
         # one bar per row, labelled with its node if there are few
-        _placed(walk.to_frame().reset_index(), few), x="place", y="range", styles=["blue"], details="node",
-        hover="node %{customdata}, %{y:.3g}", x_axis=_places(f"{'node' if few else 'row'}, in wire order", few),
+        _placed(walk.to_frame().reset_index(), are_few), x="place", y="range", styles=["blue"], details="node",
+        hover="node %{customdata}, %{y:.3g}", x_axis=_places(f"{'node' if are_few else 'row'}, in wire order", are_few),
         y_axis="max − min of the row", zero="y",
-    ).update_layout(bargap=0.3 if few else 0.1)  # fmt: skip
+    ).update_layout(bargap=0.3 if are_few else 0.1)  # fmt: skip
 
 
 def _draw_beta(walk: AssignerWalk, panel: bool) -> Figure:
     """Draw each row by its range and by its weight Σα² at the receiver; the marker's area grows with β."""
     frame = walk.to_frame()
-    largest = max(float(frame["beta"].max()), 1e-300)
-    few = len(frame) <= _FEW_IN_PANEL
-    middle = (float(frame["range"].min()) + float(frame["range"].max())) / 2
+    max_beta = max(float(frame["beta"].max()), 1e-300)
+    are_few = len(frame) <= _FEW_IN_PANEL
+    midpoint = (float(frame["range"].min()) + float(frame["range"].max())) / 2
     words = [f"node {node}, β {beta:.3g}" for node, beta in zip(frame.index, frame["beta"], strict=True)]
     # Few rows: axes fit the data, so that labels do not overlap. Many rows: axes start at 0, to show relative sizes.
     figure = scatter(
@@ -61,30 +61,30 @@ def _draw_beta(walk: AssignerWalk, panel: bool) -> Figure:
         y="use",
         opacity=0.65,
         styles=["vermillion"],
-        text="name" if few else None,
+        text="name" if are_few else None,
         details="words",
-        zero="" if few else "xy",
+        zero="" if are_few else "xy",
         x_axis="max − min of the row",
         y_axis="Σα² at the receiver" if walk.direction == "forward" else "weight at the owner",
     )
     # area proportional to β: radius to its square root
-    sizes = [5 + 21 * (beta / largest) ** 0.5 for beta in frame["beta"]]
+    sizes = [5 + 21 * (beta / max_beta) ** 0.5 for beta in frame["beta"]]
     figure.update_traces(cliponaxis=False, marker={"size": sizes, "line": {"width": 1, "color": "#7d7d7d"}})
     # labels point to the middle of the figure
-    sides = ["middle right" if each < middle else "middle left" for each in frame["range"]]
+    sides = ["middle right" if value < midpoint else "middle left" for value in frame["range"]]
     return figure.update_traces(textposition=sides)
 
 
 def _draw_groups(walk: AssignerWalk, panel: bool) -> Figure:
     """Draw β in descending order, cut into groups; alternate groups differ in colour and hatching."""
-    few = _are_few(walk, panel)
+    are_few = _are_few(walk, panel)
     # stable: ties stay in wire order
-    rows = _placed(walk.to_frame().sort_values("beta", ascending=False, kind="stable").reset_index(), few)
+    rows = _placed(walk.to_frame().sort_values("beta", ascending=False, kind="stable").reset_index(), are_few)
     # neighbouring groups differ
     rows["parity"] = ["groups 1, 3, 5 …" if group % 2 == 0 else "groups 2, 4, 6 …" for group in rows["group"]]
     rows["words"] = [f"node {node}, group {group + 1}" for node, group in zip(rows["node"], rows["group"], strict=True)]
     # keep the order of β on a category axis
-    order = {"categoryorder": "array", "categoryarray": rows["place"].tolist()} if few else {}
+    order = {"categoryorder": "array", "categoryarray": rows["place"].tolist()} if are_few else {}
     figure = bars(
         rows,
         x="place",
@@ -92,7 +92,7 @@ def _draw_groups(walk: AssignerWalk, panel: bool) -> Figure:
         by="parity",
         styles=["purple", "sky /"],
         details="words",
-        x_axis={**_places("node, by descending β" if few else "row, by descending β", few), **order},
+        x_axis={**_places("node, by descending β" if are_few else "row, by descending β", are_few), **order},
         y_axis={"title_text": "β (no unit)", "exponentformat": "power"},
         zero="y",
     )
@@ -132,16 +132,17 @@ def _draw_problem(walk: AssignerWalk, panel: bool) -> Figure:
     from gnnqlab.bits.assigner.pareto import front_over_lam
 
     lams = [step / 20 for step in range(21)]  # λ in steps of 0.05
-    found = front_over_lam(walk.problem, lams)
+    solutions = front_over_lam(walk.problem, lams)
     low_v, high_v, low_t, high_t = walk.problem.ends  # utopia and nadir: least and largest variance and time
-    chosen = f"λ = {walk.settings.lam:g}"
+    lam_name = f"λ = {walk.settings.lam:g}"
     front = pd.DataFrame({
-        "ms": [1e3 * each.seconds for each in found], "λ from 0 to 1": [each.variance for each in found],
+        "ms": [1e3 * solution.seconds for solution in solutions],
+        "λ from 0 to 1": [solution.variance for solution in solutions],
         "lam": [f"λ {lam:.2f}" for lam in lams],
     })  # fmt: skip
     points = pd.DataFrame({
         "ms": [1e3 * walk.solution.seconds, 1e3 * low_t, 1e3 * high_t],  # seconds -> ms
-        "variance": [walk.solution.variance, low_v, high_v], "name": [chosen, "utopia", "nadir"],
+        "variance": [walk.solution.variance, low_v, high_v], "name": [lam_name, "utopia", "nadir"],
     })  # fmt: skip
     figure = scatter(
         points,
@@ -162,7 +163,7 @@ def _draw_widths(walk: AssignerWalk, panel: bool) -> Figure:
     """Draw the number of rows of each message by assigned bit-width."""
     counts = _counts(walk)
     counts = counts.loc[:, counts.any()]  # bit-widths that no row has are dropped
-    least = _NAMED * max(len(rows) for rows in walk.widths)  # narrower segments have no number
+    min_count = _NAMED * max(len(rows) for rows in walk.widths)  # narrower segments have no number
     figure = bars(
         counts,
         y={bits: human_bits(bits) for bits in counts},
@@ -175,7 +176,7 @@ def _draw_widths(walk: AssignerWalk, panel: bool) -> Figure:
     )
     for bits, trace in zip(counts, figure.data, strict=True):
         trace.update(
-            text=[str(count) if count > least else "" for count in counts[bits]],
+            text=[str(count) if count > min_count else "" for count in counts[bits]],
             insidetextfont={"size": 10, "color": _INK[bits]},
         )
     # Without constraintext="none" Plotly shrinks the numbers of thin bars until they cannot be read.
@@ -193,13 +194,13 @@ def _are_few(walk: AssignerWalk, panel: bool) -> bool:
     return walk.message.num_rows <= (_FEW_IN_PANEL if panel else _FEW)
 
 
-def _placed(rows: DataFrame, few: bool) -> DataFrame:
+def _placed(rows: DataFrame, are_few: bool) -> DataFrame:
     """Add a column ``place``: the node's id as text if rows are few, else the number of the row."""
-    return rows.assign(place=rows["node"].astype(str) if few else range(1, len(rows) + 1))
+    return rows.assign(place=rows["node"].astype(str) if are_few else range(1, len(rows) + 1))
 
 
-def _places(title: str, few: bool) -> dict[str, str]:
-    return {"title_text": title, "type": "category" if few else "linear"}
+def _places(title: str, are_few: bool) -> dict[str, str]:
+    return {"title_text": title, "type": "category" if are_few else "linear"}
 
 
 def draw_assignment(walk: AssignerWalk, *, dark: bool = False) -> FigureData:
@@ -236,11 +237,11 @@ def _say_beta(walk: AssignerWalk) -> str:
 
 def _say_groups(walk: AssignerWalk) -> str:
     groups = int(walk.group_of_row.max()) + 1
-    whole = walk.problem.group_rows.size  # groups of all messages of the layer
+    num_groups = walk.problem.group_rows.size  # groups of all messages of the layer
     share = float(walk.beta[walk.group_of_row == 0].sum() / walk.beta.sum().clamp_min(1e-300))
     return (
         f"Sorted by β and cut into groups of {walk.settings.group_size}: {_count(groups, 'group')} in this message, "
-        f"{whole} in all messages of the layer. The first group has {share:.0%} of the message's total β."
+        f"{num_groups} in all messages of the layer. The first group has {share:.0%} of the message's total β."
     )
 
 
@@ -257,19 +258,19 @@ def _say_cost(walk: AssignerWalk) -> str:
 
 
 def _say_problem(walk: AssignerWalk) -> str:
-    found, problem = walk.solution, walk.problem
+    solution, problem = walk.solution, walk.problem
     return (
         f"{_count(problem.group_rows.size, 'group')} and {len(problem.widths)} bit-widths. With λ = {problem.lam:g} "
-        f"the solver finds {1e3 * found.seconds:.3g} ms and V = {found.variance:.3g}, objective {found.objective:.4g}, "
-        f"provably within {found.gap:.1g} of the optimum.{_say_busiest(walk)}"
+        f"the solver finds {1e3 * solution.seconds:.3g} ms and V = {solution.variance:.3g}, objective "
+        f"{solution.objective:.4g}, provably within {solution.gap:.1g} of the optimum.{_say_busiest(walk)}"
     )
 
 
 def _say_busiest(walk: AssignerWalk) -> str:
     if walk.busiest_end is None:
         return ""
-    what, worker = walk.busiest_end  # "sends" or "receives"
-    return f" The bottleneck is what worker {worker} {what}."
+    verb, worker = walk.busiest_end  # "sends" or "receives"
+    return f" The bottleneck is what worker {worker} {verb}."
 
 
 def _say_widths(walk: AssignerWalk) -> str:
@@ -279,10 +280,10 @@ def _say_widths(walk: AssignerWalk) -> str:
         for bits in walk.settings.bit_widths
         if (rows == bits).any()
     )
-    sent = sum(walk.row_bytes(int(bits)) for bits in rows)  # bytes of all rows, with parameters
+    sent_bytes = sum(walk.row_bytes(int(bits)) for bits in rows)  # bytes of all rows, with parameters
     return (
-        f"Worker {walk.sender} sends worker {walk.receiver} the bit-widths of its rows: {words}; {sent:,} bytes per "
-        f"pass instead of {4 * walk.message.columns * walk.message.num_rows:,}."
+        f"Worker {walk.sender} sends worker {walk.receiver} the bit-widths of its rows: {words}; {sent_bytes:,} bytes "
+        f"per pass instead of {4 * walk.message.columns * walk.message.num_rows:,}."
     )
 
 
@@ -304,11 +305,11 @@ def _cost_frame(walk: AssignerWalk) -> DataFrame:
 def _problem_frame(walk: AssignerWalk) -> DataFrame:
     import pandas as pd
 
-    found, (low_v, high_v, low_t, high_t) = walk.solution, walk.problem.ends
+    solution, (low_v, high_v, low_t, high_t) = walk.solution, walk.problem.ends
     return pd.DataFrame(
         {
-            "exchange (ms)": [1e3 * found.seconds, 1e3 * low_t, 1e3 * high_t],
-            "variance": [found.variance, low_v, high_v],
+            "exchange (ms)": [1e3 * solution.seconds, 1e3 * low_t, 1e3 * high_t],
+            "variance": [solution.variance, low_v, high_v],
         },
         index=pd.Index([f"λ = {walk.settings.lam:g}", "utopia", "nadir"], name="point"),
     )

@@ -110,8 +110,8 @@ class AssignerWalk:
         """
         settings = Assigned(lam=lam, group_size=group_size, bit_widths=tuple(bit_widths))
         # a model of one layer has only layer 0
-        chosen = max(place[0] for place in seen.places) and 1 if layer is None else layer
-        return cls(OfflineAssigner(seen), wire, settings, chosen, direction, sender, receiver)._require_message()
+        chosen_layer = max(place[0] for place in seen.places) and 1 if layer is None else layer
+        return cls(OfflineAssigner(seen), wire, settings, chosen_layer, direction, sender, receiver)._require_message()
 
     def with_changes(self, **changes: Any) -> AssignerWalk:
         """Return a walk with other settings or another message, on the same trace.
@@ -180,8 +180,8 @@ class AssignerWalk:
 
     @cached_property
     def problem(self) -> Problem:
-        found = self.assigner.problems(self.settings, self.cost, index=self.index, transport=self.wire.transport)
-        return found[self.place]
+        problems = self.assigner.problems(self.settings, self.cost, index=self.index, transport=self.wire.transport)
+        return problems[self.place]
 
     @cached_property
     def solution(self) -> Solution:
@@ -197,9 +197,13 @@ class AssignerWalk:
         groups = self.assigner.groups(self.index, self.settings.group_size)[
             self.place
         ]  # per message: group of each row
-        ends = np.cumsum([each.rows.size for each in groups])[:-1]  # index of each message's first group, without 0
+        # index of each message's first group, without 0
+        ends = np.cumsum([message_groups.rows.size for message_groups in groups])[:-1]
         # The solution has one bit-width per group, message after message; each row takes that of its group.
-        return [part[each.group_of_row] for each, part in zip(groups, np.split(self.solution.widths, ends))]
+        return [
+            part[message_groups.group_of_row]
+            for message_groups, part in zip(groups, np.split(self.solution.widths, ends))
+        ]
 
     @cached_property
     def busiest_end(self) -> tuple[str, int] | None:
@@ -208,12 +212,13 @@ class AssignerWalk:
 
         if self.wire.transport == "ring":  # in ring rounds a worker has one partner per round
             return None
-        chosen = {self.place: [torch.from_numpy(rows) for rows in self.widths]}  # bit-widths of all messages as tensors
-        seconds = self.cost.seconds(self.assigner.sent_bytes(chosen)[self.place])  # (P, P), sender × receiver
+        # bit-widths of all messages as tensors
+        message_widths = {self.place: [torch.from_numpy(rows) for rows in self.widths]}
+        seconds = self.cost.seconds(self.assigner.sent_bytes(message_widths)[self.place])  # (P, P), sender × receiver
         # bytes leave and arrive at the same time, so take the larger sum
-        ends = {what: seconds.sum(axis=axis) for what, axis in (("sends", 1), ("receives", 0))}
-        what = max(ends, key=lambda name: float(ends[name].max()))
-        return what, int(ends[what].argmax())
+        ends = {verb: seconds.sum(axis=axis) for verb, axis in (("sends", 1), ("receives", 0))}
+        verb = max(ends, key=lambda name: float(ends[name].max()))
+        return verb, int(ends[verb].argmax())
 
     def widths_by_row(self) -> dict[tuple[int, int], int]:
         """Return bit-widths by ``(worker that holds the copy, node)``, the argument of `graph_drawing.draw_bits`."""

@@ -128,9 +128,9 @@ class ExplorerModel:
         Raises:
             ValueError: if this partition has no such view, there is no such worker or node, or both workers are one.
         """
-        chosen = self.show if show is None else show
-        if chosen not in self.views:
-            raise ValueError(f"show must be one of {self.views} for this partition, got {chosen!r}")
+        view = self.show if show is None else show
+        if view not in self.views:
+            raise ValueError(f"show must be one of {self.views} for this partition, got {view!r}")
         for worker in (sender, receiver):
             if worker is not None and not 0 <= worker < self.number:
                 raise ValueError(f"a worker must be one of 0 to {self.number - 1}, got {worker}")
@@ -138,7 +138,7 @@ class ExplorerModel:
             raise ValueError(f"a worker sends itself nothing, got {sender} twice; choose two workers")
         if around is not None and not 0 <= around < self.graph.num_nodes:
             raise ValueError(f"around must be a node, 0 to {self.graph.num_nodes - 1:,}, got {around:,}")
-        self.show, self.sender, self.receiver = chosen, sender, receiver
+        self.show, self.sender, self.receiver = view, sender, receiver
         if around is not None and self.around is not None:  # a small graph stays whole
             self.around = around
 

@@ -70,12 +70,12 @@ def write_page(
         raise ValueError(f"an epoch is exported as a page, so its name must end in .html, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
     # One radio button per way; names and labels are text of the caller, so they are escaped.
-    chosen = "".join(
+    buttons = "".join(
         f'<label><input type="radio" name="way" value="{html.escape(name)}"{" checked" * (name == first)}> '
         f"{html.escape(label)}</label>"
         for name, label in (labels or {}).items()
     )
-    switch = f"<fieldset><legend hidden>Way to train</legend>{chosen}</fieldset>" if chosen else ""
+    switch = f"<fieldset><legend hidden>Way to train</legend>{buttons}</fieldset>" if buttons else ""
     pace = _PACE if any("times" in way for way in ways.values()) else ""  # a choice of speed only if steps have times
     body = f"""<h1>{html.escape(title)}</h1>
 {switch}
@@ -104,11 +104,11 @@ def page_way(
         first_figure: returns the figure of the first step, for a light (False) or a dark page (True).
         changes: returns the changes of the last traces, for every step.
     """
-    found: dict[str, Any] = {"words": list(words)}
+    data: dict[str, Any] = {"words": list(words)}
     frames = {dark: changes(dark) for dark in (False, True)}  # stored once if both pages share them
     for name, dark in (("light", False), ("dark", True)):
         figure = json.loads(first_figure(dark).to_json())  # through JSON, because figures hold arrays
-        found[name] = {"data": figure["data"], "layout": figure["layout"], "titles": list(titles)}
+        data[name] = {"data": figure["data"], "layout": figure["layout"], "titles": list(titles)}
         if frames[False] != frames[True]:  # frames of each colour scheme only if they differ
-            found[name]["frames"] = frames[dark]
-    return found if frames[False] != frames[True] else {**found, "frames": frames[False]}
+            data[name]["frames"] = frames[dark]
+    return data if frames[False] != frames[True] else {**data, "frames": frames[False]}

@@ -99,36 +99,36 @@ def make_film(
     import plotly.graph_objects as go
 
     # the last traces change; all before them stay
-    last = list(range(len(figure.data) - len(moved[0]), len(figure.data)))
-    kinds = [figure.data[number].type for number in last]
+    last_traces = list(range(len(figure.data) - len(moved[0]), len(figure.data)))
+    kinds = [figure.data[number].type for number in last_traces]
     figure.frames = [
         go.Frame(
             name=str(number),
             data=[{"type": kind, **values} for kind, values in zip(kinds, changes, strict=True)],
-            traces=last,
+            traces=last_traces,
             layout=layout,
         )
         for number, (changes, layout) in enumerate(zip(moved, layouts, strict=True))
     ]
-    _add_play(figure, labels, step_ms=step_ms, below=below)
+    _add_play(figure, labels, step_ms=step_ms, distance=below)
     index = pd.Index(list(words), name="step")
     return FigureData(figure, pd.DataFrame({"what happens": list(words.values())}, index=index))
 
 
-def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: float) -> None:
+def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, distance: float) -> None:
     """Add a play button and a slider below a figure whose frames are named by numbers from 0."""
     # redraw: bars and annotations change as well
     plays = {"frame": {"duration": step_ms, "redraw": True}, "transition": {"duration": 0}}
-    immediate = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
+    jump = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
     marks = [
-        {"label": label, "method": "animate", "args": [[str(number)], immediate]} for number, label in enumerate(labels)
+        {"label": label, "method": "animate", "args": [[str(number)], jump]} for number, label in enumerate(labels)
     ]
     buttons = [
         {"label": "▶", "method": "animate", "args": [None, {**plays, "fromcurrent": True}]},
-        {"label": "❚❚", "method": "animate", "args": [[None], immediate]},  # [None] stops an animation
+        {"label": "❚❚", "method": "animate", "args": [[None], jump]},  # [None] stops an animation
     ]
-    menu = {"type": "buttons", "direction": "left", "x": 0, "y": -below - 0.03, "xanchor": "left", "yanchor": "top"}
-    slider = {"x": 0.14, "len": 0.86, "y": -below, "yanchor": "top", "currentvalue": {"visible": False}}
+    menu = {"type": "buttons", "direction": "left", "x": 0, "y": -distance - 0.03, "xanchor": "left", "yanchor": "top"}
+    slider = {"x": 0.14, "len": 0.86, "y": -distance, "yanchor": "top", "currentvalue": {"visible": False}}
     figure.update_layout(
         updatemenus=[{**menu, "buttons": buttons, "showactive": False}],
         sliders=[{**slider, "steps": marks, "pad": {"t": 0, "b": 0}}],
@@ -147,7 +147,7 @@ def changed_traces(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> l
     # one label per row, "2b"
     labels = [f"{bits}b" for flight, _ in walk.messages_in_transit(step.cursor) for bits in flight.rows.bits]
     # Gradients are drawn as diamonds in another colour.
-    back = [
+    backward_flags = [
         flight.rows.place.direction == "backward"
         for flight, _ in walk.messages_in_transit(step.cursor)
         for _ in flight.rows.nodes
@@ -162,8 +162,8 @@ def changed_traces(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> l
             "type": "scatter", "mode": "markers+text", "x": [x for x, _ in dots], "y": [y for _, y in dots],
             "text": labels, "textposition": "middle center", "textfont": {"size": 11, "color": "#000000"},
             "marker": {
-                "size": 25, "symbol": ["diamond" if each else "circle" for each in back],
-                "color": [OKABE_ITO["sky"] if not each else "#f0e442" for each in back],
+                "size": 25, "symbol": ["diamond" if is_backward else "circle" for is_backward in backward_flags],
+                "color": [OKABE_ITO["sky"] if not is_backward else "#f0e442" for is_backward in backward_flags],
                 "line": {"width": 1.5, "color": ink},
             },
             "name": "row under way", "hoverinfo": "skip", "showlegend": False, "cliponaxis": False,
@@ -185,7 +185,7 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
     height = _GRAPH + _LANE * len(lines) + _ROOM
     plot = _GRAPH + _LANE * len(lines) + 40  # height of graph and timelines in pixels
     share = (_LANE * len(lines)) / plot  # the part of the height with the timelines
-    most = len(walk.steps)
+    num_steps = len(walk.steps)
     # all workers take the same steps
     parts = [(part, rank) for rank in range(walk.parts.workers) for part in walk.steps]
     activities = pd.DataFrame({
@@ -196,10 +196,12 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
         "said": [_took(part, rank) for part, rank in parts],
     })  # fmt: skip
     flights = pd.DataFrame({
-        "lane": [f"to worker {each.rows.receiver}" for each in walk.flights],
-        "start": [max(each.start, 0.0) for each in walk.flights],  # sent in the epoch before: cut off at the left edge
-        "end": [min(each.end, most) for each in walk.flights],  # arrives in the next epoch: cut off at the right edge
-        "said": [f"{each.rows.num_bytes} bytes" for each in walk.flights],
+        "lane": [f"to worker {flight.rows.receiver}" for flight in walk.flights],
+        # sent in the epoch before: cut off at the left edge
+        "start": [max(flight.start, 0.0) for flight in walk.flights],
+        # arrives in the next epoch: cut off at the right edge
+        "end": [min(flight.end, num_steps) for flight in walk.flights],
+        "said": [f"{flight.rows.num_bytes} bytes" for flight in walk.flights],
     })  # fmt: skip
     figure.add_traces(lanes_below(activities, flights, ground="#14171a" if dark else "#ffffff", hover="%{customdata}"))
     figure.add_traces(changed_traces(walk, step, dark=dark))
@@ -208,7 +210,7 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
     figure.update_layout(
         barmode="overlay",
         yaxis={"domain": [share + 0.06, 1.0]},
-        xaxis2={"anchor": "y2", "range": [0, most], "visible": False, "fixedrange": True},
+        xaxis2={"anchor": "y2", "range": [0, num_steps], "visible": False, "fixedrange": True},
         yaxis2=lane_axis(lines, share),
         legend={"traceorder": "normal", "y": -0.03, "yanchor": "top"},
         margin={"t": 46, "b": 80, "l": 84},
@@ -254,8 +256,8 @@ def lane_axis(lines: Sequence[str], share: float) -> dict[str, Any]:
 
 def title_of(step: EpochPart) -> str:
     """Return a step's number and title."""
-    where = "" if step.place is None else f" · layer {step.place.layer + 1}, {step.place.direction}"
-    return f"{step.number + 1} · {TITLES[step.activity]}{where}"
+    place_text = "" if step.place is None else f" · layer {step.place.layer + 1}, {step.place.direction}"
+    return f"{step.number + 1} · {TITLES[step.activity]}{place_text}"
 
 
 def _took(part: EpochPart, rank: int) -> str:
@@ -278,25 +280,27 @@ def _active(walk: EpochWalk, step: EpochPart) -> list[int]:
     return []
 
 
-def _spots(walk: EpochWalk, flight: Flight, gone: float) -> list[tuple[float, float]]:
+def _spots(walk: EpochWalk, flight: Flight, fraction: float) -> list[tuple[float, float]]:
     """Return the positions of a message's rows, each next to an edge between its node and the other worker.
 
     Rows use different edges where possible, so that they do not overlap.
     """
     places, owner, rows = places_of(walk.parts.graph), walk.parts.owner.tolist(), flight.rows
     forward = rows.place.direction == "forward"
-    other = rows.receiver if forward else rows.sender
-    used: list[int] = []
-    found = []
+    other_rank = rows.receiver if forward else rows.sender
+    used_nodes: list[int] = []
+    spots = []
     for node in rows.nodes:
-        near = [  # neighbours of the node on the other worker
-            a + b - node for a, b in neighbours(walk.parts.graph) if node in (a, b) and owner[a + b - node] == other
+        candidates = [  # neighbours of the node on the other worker
+            a + b - node
+            for a, b in neighbours(walk.parts.graph)
+            if node in (a, b) and owner[a + b - node] == other_rank
         ]
-        there = min(near, key=used.count)  # the least used of them
-        used.append(there)
-        (x, y), (to_x, to_y) = (places[node], places[there]) if forward else (places[there], places[node])
-        across, along = to_x - x, to_y - y
-        aside = _ASIDE / (math.hypot(across, along) or 1.0)  # distance to the side, for an edge of any length
+        neighbour = min(candidates, key=used_nodes.count)  # the least used of them
+        used_nodes.append(neighbour)
+        (x, y), (end_x, end_y) = (places[node], places[neighbour]) if forward else (places[neighbour], places[node])
+        dx, dy = end_x - x, end_y - y
+        shift = _ASIDE / (math.hypot(dx, dy) or 1.0)  # distance to the side, for an edge of any length
         # a fraction of the way, shifted to one side of the edge
-        found.append((x + gone * across - aside * along, y + gone * along + aside * across))
-    return found
+        spots.append((x + fraction * dx - shift * dy, y + fraction * dy + shift * dx))
+    return spots

@@ -131,44 +131,45 @@ class EpochWalk:
     @cached_property
     def steps(self) -> tuple[EpochPart, ...]:
         """All steps in their order; consecutive parts of the same kind and exchange are merged."""
-        found: list[tuple[str, ExchangeKey | None, tuple[float, ...]]] = [("start", None, ())]
+        parts: list[tuple[str, ExchangeKey | None, tuple[float, ...]]] = [("start", None, ())]
         # per worker: (kind, exchange) and milliseconds
         ranks = [_merge_spans(spans, self.facts.gradients_ready_s[rank]) for rank, spans in enumerate(self.facts.spans)]
         if any([key for key, _ in rank] != [key for key, _ in ranks[0]] for rank in ranks):
             raise ValueError(
                 "all workers must take the same steps to be played together, got different ones; use another partition"
             )
-        for index, ((what, place), _) in enumerate(ranks[0]):
+        for index, ((activity, place), _) in enumerate(ranks[0]):
             # the loss lies between forward and backward
-            back = what == "reduce" or (place is not None and place.direction == "backward")
-            if back and all(name != "loss" for name, _, _ in found):  # the loss is not on the timeline
-                found.append(("loss", None, ()))
+            back = activity == "reduce" or (place is not None and place.direction == "backward")
+            if back and all(name != "loss" for name, _, _ in parts):  # the loss is not on the timeline
+                parts.append(("loss", None, ()))
             # the all-reduce has no measured time here
-            found.append((what, place, () if what == "reduce" else tuple(rank[index][1] for rank in ranks)))
-        found.append(("update", None, ()))
-        return tuple(EpochPart(what, place, number, ms) for number, (what, place, ms) in enumerate(found))
+            parts.append((activity, place, () if activity == "reduce" else tuple(rank[index][1] for rank in ranks)))
+        parts.append(("update", None, ()))
+        return tuple(EpochPart(activity, place, number, ms) for number, (activity, place, ms) in enumerate(parts))
 
     @cached_property
     def flights(self) -> tuple[Flight, ...]:
         """All messages; one used in the next epoch occurs twice: as sent now, and as received from the epoch before."""
-        at = {(step.activity, step.place): step.number for step in self.steps}
-        found = []
+        numbers = {(step.activity, step.place): step.number for step in self.steps}
+        flights = []
         for rows in self.facts.messages:
             if not rows.nodes:  # a cache skipped every row
                 continue
-            start, end = at["post", rows.place] + _LEAVES, at["wait", rows.place] + _COMES
+            start, end = numbers["post", rows.place] + _LEAVES, numbers["wait", rows.place] + _COMES
             if start < end:  # sent and used in this epoch
-                found.append(Flight(rows, start, end))
+                flights.append(Flight(rows, start, end))
             else:
                 # Used before it was sent: the rows in use are those of the epoch before.
                 length = len(self.steps)
-                found += [Flight(rows, start - length, end), Flight(rows, start, end + length)]  # arrives now; sent now
-        return tuple(found)
+                # arrives now; sent now
+                flights += [Flight(rows, start - length, end), Flight(rows, start, end + length)]
+        return tuple(flights)
 
     def is_stale(self, place: ExchangeKey) -> bool:
         """Return True if the rows used in an exchange were sent in the epoch before."""
-        at = {(step.activity, step.place): step.number for step in self.steps}
-        return at["post", place] > at["wait", place]  # rows in use were sent one epoch before
+        numbers = {(step.activity, step.place): step.number for step in self.steps}
+        return numbers["post", place] > numbers["wait", place]  # rows in use were sent one epoch before
 
     def messages_of(self, place: ExchangeKey) -> list[SentRows]:
         """Return the messages of an exchange."""
@@ -182,8 +183,8 @@ class EpochWalk:
         """Return a worker's ``central``, ``marginal`` or ``halo`` nodes, ascending."""
         shard = self.parts.shards[rank]
         cut = shard.num_central  # owned nodes: central first, then marginal
-        some = {"central": shard.owned[:cut], "marginal": shard.owned[cut:], "halo": shard.halo}[kind]
-        return sorted(some.tolist())
+        ids = {"central": shard.owned[:cut], "marginal": shard.owned[cut:], "halo": shard.halo}[kind]
+        return sorted(ids.tolist())
 
     @property
     def num_bytes(self) -> int:
@@ -196,12 +197,12 @@ class EpochWalk:
 
         lines = []
         for rank in range(self.parts.workers):
-            mine = [rows for rows in self.facts.messages if rows.sender == rank and rows.place == step.place]
+            messages = [rows for rows in self.facts.messages if rows.sender == rank and rows.place == step.place]
             lines.append(
                 {
-                    "sends rows of nodes": ", ".join(str(node) for rows in mine for node in rows.nodes) or "–",
-                    "bits": ", ".join(sorted({str(bits) for rows in mine for bits in rows.bits})) or "–",
-                    "bytes": sum(rows.num_bytes for rows in mine),
+                    "sends rows of nodes": ", ".join(str(node) for rows in messages for node in rows.nodes) or "–",
+                    "bits": ", ".join(sorted({str(bits) for rows in messages for bits in rows.bits})) or "–",
+                    "bytes": sum(rows.num_bytes for rows in messages),
                     "took here (ms)": step.milliseconds[rank] if step.milliseconds else float("nan"),
                 }
             )
@@ -211,18 +212,18 @@ class EpochWalk:
 _Key = tuple[str, ExchangeKey | None]
 
 
-def _merge_spans(spans: Sequence[Span], reduced: float) -> list[tuple[_Key, float]]:
+def _merge_spans(spans: Sequence[Span], ready_s: float) -> list[tuple[_Key, float]]:
     """Return a worker's parts and their milliseconds, with ``reduce`` when its weight gradients were ready."""
-    found: list[tuple[_Key, float]] = []
-    done = False
+    parts: list[tuple[_Key, float]] = []
+    is_reduced = False
     for span in spans:
-        if not done and span.start > reduced:  # the first part after the gradients were ready
-            found.append((("reduce", None), 0.0))
-            done = True
+        if not is_reduced and span.start > ready_s:  # the first part after the gradients were ready
+            parts.append((("reduce", None), 0.0))
+            is_reduced = True
         key = (span.what, ExchangeKey(span.layer, span.direction, span.round))
         ms = 1e3 * (span.end - span.start)  # seconds -> ms
-        if found and found[-1][0] == key:
-            found[-1] = key, found[-1][1] + ms
+        if parts and parts[-1][0] == key:
+            parts[-1] = key, parts[-1][1] + ms
         else:
-            found.append((key, ms))  # a part that is interrupted becomes two
-    return found if done else [*found, (("reduce", None), 0.0)]
+            parts.append((key, ms))  # a part that is interrupted becomes two
+    return parts if is_reduced else [*parts, (("reduce", None), 0.0)]

@@ -37,9 +37,9 @@ def say_step(walk: EpochWalk, step: EpochPart) -> str:
         else []
     )
     if way:
-        old = any(walk.is_stale(flight.rows.place) for flight in way)  # stale rows are used one epoch later
-        where = "of messages are in transit, for the next epoch" if old else "are in transit"
-        words += f" Meanwhile {_bytes(sum(flight.rows.num_bytes for flight in way))} {where}."
+        is_stale = any(walk.is_stale(flight.rows.place) for flight in way)  # stale rows are used one epoch later
+        transit_text = "of messages are in transit, for the next epoch" if is_stale else "are in transit"
+        words += f" Meanwhile {_bytes(sum(flight.rows.num_bytes for flight in way))} {transit_text}."
     return f"Layer {step.place.layer + 1}, {step.place.direction}. {words}"
 
 
@@ -62,9 +62,9 @@ def _encode(walk: EpochWalk, place: ExchangeKey) -> str:
             clauses.append(f"worker {rows.sender} sends nothing: none of its {rows.offered} rows has changed enough")
             continue
         bits = " and ".join(human_bits(width) for width in sorted(set(rows.bits)))
-        skipped = f" ({rows.offered - len(rows.nodes)} skipped)" if rows.offered > len(rows.nodes) else ""
+        skipped_text = f" ({rows.offered - len(rows.nodes)} skipped)" if rows.offered > len(rows.nodes) else ""
         clauses.append(
-            f"worker {rows.sender} encodes {noun} of {_nodes(rows.nodes)}{skipped} for worker {rows.receiver}: "
+            f"worker {rows.sender} encodes {noun} of {_nodes(rows.nodes)}{skipped_text} for worker {rows.receiver}: "
             f"{len(rows.nodes)} × {rows.columns} elements in {bits}, {_bytes(rows.num_bytes)}"
         )
     return _sentence("; ".join(clauses))
@@ -84,18 +84,22 @@ def _wait(walk: EpochWalk, place: ExchangeKey) -> str:
         return "The rows needed now were sent in the epoch before and have arrived: no worker waits."
     if not any(rows.nodes for rows in walk.messages_of(place)):
         return "Nothing is sent, and no worker waits."
-    meanwhile = walk.way == "overlapped"
-    return "Workers wait for the messages still in transit." if meanwhile else "Workers are idle until messages arrive."
+    is_overlapped = walk.way == "overlapped"
+    return (
+        "Workers wait for the messages still in transit."
+        if is_overlapped
+        else "Workers are idle until messages arrive."
+    )
 
 
 def _decode(walk: EpochWalk, place: ExchangeKey) -> str:
     age = " They are one epoch old." if walk.is_stale(place) else ""
     if place.direction == "backward":
         return f"The gradients are back at their owners: each is added to that of its node.{age}"
-    cached = (
+    cache_text = (
         " Skipped rows keep the cached copy." if any(r.offered > len(r.nodes) for r in walk.messages_of(place)) else ""
     )
-    return f"The halo copies are filled with the decoded rows.{cached}{age}"
+    return f"The halo copies are filled with the decoded rows.{cache_text}{age}"
 
 
 def _central(walk: EpochWalk, place: ExchangeKey) -> str:
@@ -147,13 +151,13 @@ _WITH_PLACE: dict[str, Callable[[EpochWalk, ExchangeKey], str]] = {
 
 
 def _by_worker(walk: EpochWalk, kind: str) -> str:
-    all_of = [walk.nodes(rank, kind) for rank in range(walk.parts.workers)]
-    return "; ".join(f"{_nodes(nodes)} on worker {rank}" for rank, nodes in enumerate(all_of) if nodes)
+    nodes_by_rank = [walk.nodes(rank, kind) for rank in range(walk.parts.workers)]
+    return "; ".join(f"{_nodes(nodes)} on worker {rank}" for rank, nodes in enumerate(nodes_by_rank) if nodes)
 
 
 def _nodes(nodes: Sequence[int]) -> str:
-    *most, last = map(str, nodes)
-    return f"node {last}" if not most else f"nodes {', '.join(most)} and {last}"
+    *other_nodes, last_node = map(str, nodes)
+    return f"node {last_node}" if not other_nodes else f"nodes {', '.join(other_nodes)} and {last_node}"
 
 
 def _bytes(count: int) -> str:

@@ -44,9 +44,9 @@ class PlayerModel(WalkModel):
         """
         walk = self.walk
         # Other rows and bit-widths reuse the number of the noise, so only the changed setting has an effect.
-        chosen = walk.bits if bits is None else bits
+        width = walk.bits if bits is None else bits
         row = walk.node if node is None else node
-        self.walk = MessageWalk.from_message(self.message, bits=chosen, node=row, draw=walk.draw)
+        self.walk = MessageWalk.from_message(self.message, bits=width, node=row, draw=walk.draw)
 
     def draw_again(self) -> None:
         """Send the message again, with the noise of the next epoch."""

@@ -53,9 +53,10 @@ def _draw_ruler(walk: MessageWalk, panel: bool) -> Figure:
 def _draw_round(walk: MessageWalk, panel: bool) -> Figure:
     """Draw each value, the level that it is rounded to, and its code."""
     rows = _elements(walk)
-    where = zip(walk.marks[:SHOWN].tolist(), walk.noise[:SHOWN].tolist(), strict=True)
+    positions = zip(walk.marks[:SHOWN].tolist(), walk.noise[:SHOWN].tolist(), strict=True)
     rows = rows.assign(
-        code=[str(code) for code in walk.codes[:SHOWN].tolist()], sum=[f"{mark:.3f} + u {u:.3f}" for mark, u in where]
+        code=[str(code) for code in walk.codes[:SHOWN].tolist()],
+        sum=[f"{mark:.3f} + u {u:.3f}" for mark, u in positions],
     )
     figure = _add_values(_add_stems(_marks(walk), walk), walk)
     scatter(
@@ -69,8 +70,9 @@ def _draw_round(walk: MessageWalk, panel: bool) -> Figure:
         hover="element %{x}, %{customdata}, code %{text}",
         figure=figure,
     )
-    above = rows["value"] > rows["decoded"]  # label on the side away from the value
-    figure.data[-1].update(cliponaxis=False, textposition=["bottom center" if up else "top center" for up in above])
+    above_level = rows["value"] > rows["decoded"]  # label on the side away from the value
+    textposition = ["bottom center" if is_above else "top center" for is_above in above_level]
+    figure.data[-1].update(cliponaxis=False, textposition=textposition)
     return _name_axes(figure, walk, panel)
 
 
@@ -80,19 +82,19 @@ def _draw_pack(walk: MessageWalk, panel: bool) -> Figure:
 
     payload = walk.payload[: 2 * SHOWN].tolist()
     codes = walk.codes.tolist()
-    per_byte = 8 // walk.bits  # codes in a byte
+    codes_per_byte = 8 // walk.bits  # codes in a byte
     tint, text, hover = [], [], []
     for byte, value in enumerate(payload):
         bits = range(7, -1, -1)
-        elements = [byte * per_byte + bit // walk.bits for bit in bits]  # the first element is in the lowest bits
-        inside = [element < len(codes) for element in elements]
+        elements = [byte * codes_per_byte + bit // walk.bits for bit in bits]  # the first element is in the lowest bits
+        code_flags = [element < len(codes) for element in elements]
         # one of four tints per element
-        tint.append([element % 4 if known else None for element, known in zip(elements, inside)])
+        tint.append([element % 4 if has_code else None for element, has_code in zip(elements, code_flags)])
         text.append([str(value >> bit & 1) for bit in bits])
         hover.append(
             [
-                f"element {element}, code {codes[element]}" if known else "unused"
-                for element, known in zip(elements, inside)
+                f"element {element}, code {codes[element]}" if has_code else "unused"
+                for element, has_code in zip(elements, code_flags)
             ]
         )
     figure = go.Figure()
@@ -113,18 +115,18 @@ def _draw_pack(walk: MessageWalk, panel: bool) -> Figure:
         hovertemplate="byte %{y}: %{customdata}<extra></extra>",
     )
     for byte, value in enumerate(() if panel else payload):
-        first = byte * per_byte
-        inside = codes[first : first + per_byte]
-        last = first + len(inside) - 1
-        which = (
-            f"element {first}" if len(inside) == 1 else f"elements {last} … {first}: {' '.join(map(str, inside[::-1]))}"
-        )
+        first_element = byte * codes_per_byte
+        byte_codes = codes[first_element : first_element + codes_per_byte]
+        last_element = first_element + len(byte_codes) - 1
+        elements_text = f"element {first_element}"
+        if len(byte_codes) > 1:
+            elements_text = f"elements {last_element} … {first_element}: {' '.join(map(str, byte_codes[::-1]))}"
         figure.add_annotation(
             x=1.01,
             xref="x domain",
             xanchor="left",
             y=byte,
-            text=f"= {value} · {which}",
+            text=f"= {value} · {elements_text}",
             showarrow=False,
             font={"size": 11},
         )
@@ -142,28 +144,28 @@ def _draw_wire(walk: MessageWalk, panel: bool) -> Figure:
     """Draw the bytes of the message by content, and below them the bytes of the same rows in float32."""
     import pandas as pd
 
-    mixed, few = len(set(walk.widths)) > 1, len(walk.widths) <= _FEW_ROWS
+    is_mixed, are_few = len(set(walk.widths)) > 1, len(walk.widths) <= _FEW_ROWS
     # bytes of the followed row; bytes of a row in float32
-    own, row_bytes = [run for run in walk.wire if run.node == walk.node], 4 * walk.row.numel()
+    own_segments, row_bytes = [run for run in walk.wire if run.node == walk.node], 4 * walk.row.numel()
     # the same rows in float32, one run per row
     rows = [(place * row_bytes, row_bytes) for place in range(len(walk.widths))]
     runs = {
         kind: [(run.first, run.size) for run in walk.wire if run.kind == kind and run.node != walk.node]
         for kind in ("parameters", "payload")
     } | {"rows": rows}
-    if not few:  # merged runs: thousands of bars would be slow
-        runs = {kind: _joined(each) for kind, each in runs.items()}
+    if not are_few:  # merged runs: thousands of bars would be slow
+        runs = {kind: _joined(segments) for kind, segments in runs.items()}
     names = {
         "parameters": "scales and zero-points of other rows", "payload": "payload of other rows",
         "own": f"row {walk.node}", "rows": "the same rows in float32",
     }  # fmt: skip
-    runs["own"] = [(run.first, run.size) for run in own]
+    runs["own"] = [(run.first, run.size) for run in own_segments]
     spans = [
-        (kind, int(kind == "rows"), first, first + size, f"bytes {first} to {first + size - 1}")
+        (kind, int(kind == "rows"), start, start + size, f"bytes {start} to {start + size - 1}")
         for kind in names
-        for first, size in runs[kind]
+        for start, size in runs[kind]
     ]
-    total, whole = walk.layout.num_bytes, row_bytes * len(rows)
+    total, float32_bytes = walk.layout.num_bytes, row_bytes * len(rows)
     figure = lanes(
         pd.DataFrame(spans, columns=["kind", "line", "first", "end", "bytes"]),
         lane="line",
@@ -175,22 +177,23 @@ def _draw_wire(walk: MessageWalk, panel: bool) -> Figure:
         details="bytes",
         hover="%{customdata}",
         styles={"parameters": "orange", "payload": "sky", "own": "vermillion", "rows": "grey"},
-        x_axis={"title_text": "byte of the message", "range": [0, 1.16 * whole], **byte_ticks(whole)},
+        x_axis={"title_text": "byte of the message", "range": [0, 1.16 * float32_bytes], **byte_ticks(float32_bytes)},
     )
     for trace in figure.data:
         trace.marker.line = {"color": "#ffffff", "width": 0.5 if 2 < len(trace.x) <= _FEW_ROWS else 0}
     # Eight bytes of ten thousand are narrower than a pixel: the outline keeps them visible.
     figure.update_traces(marker_line={"color": OKABE_ITO["vermillion"], "width": 2}, selector={"name": names["own"]})
-    for line, end in enumerate((total, whole)):
+    for line, end in enumerate((total, float32_bytes)):
         figure.add_annotation(x=end, y=line, text=f" {human_bytes(end)}", showarrow=False, xanchor="left")
-    for run in own:
-        words = f"row {walk.node}: {', '.join(f'{one.kind} {one.first}–{one.first + one.size - 1}' for one in own)}"
+    for run in own_segments:
+        parts = [f"{part.kind} {part.first}–{part.first + part.size - 1}" for part in own_segments]
+        words = f"row {walk.node}: {', '.join(parts)}"
         figure.add_annotation(
-            x=run.first + run.size / 2, y=0, text="" if panel or run is not own[-1] else words, showarrow=True,
+            x=run.first + run.size / 2, y=0, text="" if panel or run is not own_segments[-1] else words, showarrow=True,
             arrowcolor=OKABE_ITO["vermillion"], arrowhead=2, ay=-26, ax=0, xanchor="left", yshift=28,
             font={"size": 11},
         )  # fmt: skip
-    ticks = ["in mixed bits" if mixed else f"in {walk.width}", "in float32"]
+    ticks = ["in mixed bits" if is_mixed else f"in {walk.width}", "in float32"]
     return figure.update_yaxes(range=[1.5, -0.9], autorange=None, tickvals=[0, 1], ticktext=ticks)
 
 
@@ -224,11 +227,11 @@ def _marks(walk: MessageWalk) -> Figure:
     import pandas as pd
 
     levels = 2**walk.bits  # number of codes
-    every = max(levels // 16, 1)  # at most 16 lines
+    stride = max(levels // 16, 1)  # at most 16 lines
     end = min(SHOWN, walk.row.numel()) - 0.4
     heights = [walk.zero + code * walk.scale for code in range(levels)]
-    ends = [(at, height) for height in heights[::every] for at in (-0.6, end, None)]
-    name = f"the {levels} levels" if every == 1 else f"every {every}th of the {levels} levels"
+    ends = [(x, height) for height in heights[::stride] for x in (-0.6, end, None)]
+    name = f"the {levels} levels" if stride == 1 else f"every {stride}th of the {levels} levels"
     figure = lines(
         pd.DataFrame(ends, columns=["element", "mark"]),
         x="element",
@@ -262,8 +265,8 @@ def _add_stems(figure: Figure, walk: MessageWalk) -> Figure:
     """Draw the error of each element as a line from its value to its decoded value."""
     rows = _elements(walk)
     return figure.add_scatter(
-        x=[at for element in rows["element"] for at in (element, element, None)],
-        y=[at for value, decoded in zip(rows["value"], rows["decoded"], strict=True) for at in (value, decoded, None)],
+        x=[x for element in rows["element"] for x in (element, element, None)],
+        y=[y for value, level in zip(rows["value"], rows["decoded"], strict=True) for y in (value, level, None)],
         mode="lines", line={"color": OKABE_ITO["vermillion"], "width": 2}, name="error", hoverinfo="skip",
         showlegend=False,
     )  # fmt: skip
@@ -271,12 +274,12 @@ def _add_stems(figure: Figure, walk: MessageWalk) -> Figure:
 
 def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merge consecutive runs of bytes, given as (first, size)."""
-    joined: list[tuple[int, int]] = []
-    for first, size in runs:
-        if joined and sum(joined[-1]) == first:
-            first, size = joined[-1][0], joined.pop()[1] + size
-        joined.append((first, size))
-    return joined
+    merged_runs: list[tuple[int, int]] = []
+    for start, size in runs:
+        if merged_runs and sum(merged_runs[-1]) == start:
+            start, size = merged_runs[-1][0], merged_runs.pop()[1] + size
+        merged_runs.append((start, size))
+    return merged_runs
 
 
 def _name_axes(figure: Figure, walk: MessageWalk, panel: bool) -> Figure:
@@ -284,10 +287,10 @@ def _name_axes(figure: Figure, walk: MessageWalk, panel: bool) -> Figure:
     title = "element of the row" if count <= SHOWN else f"element of the row, the first {SHOWN} of {count}"
     ends = [-0.7, min(count, SHOWN) - 0.1]
     figure.update_xaxes(title_text=title, dtick=5 if panel else 1, range=ends, showgrid=False)
-    shown = walk.row[:SHOWN]
-    low, high = min(float(shown.min()), walk.zero), float(shown.max())  # space for the labels of codes
-    room = 0.14 * max(high - low, 1e-30)  # for the codes' labels below and above their levels
-    return figure.update_yaxes(title_text="value", range=[low - room, high + room], showgrid=False)
+    values = walk.row[:SHOWN]
+    min_value, max_value = min(float(values.min()), walk.zero), float(values.max())  # space for the labels of codes
+    room = 0.14 * max(max_value - min_value, 1e-30)  # for the codes' labels below and above their levels
+    return figure.update_yaxes(title_text="value", range=[min_value - room, max_value + room], showgrid=False)
 
 
 def draw_walk(walk: MessageWalk, *, dark: bool = False) -> FigureData:
@@ -333,13 +336,13 @@ def _say_round(walk: MessageWalk) -> str:
 
 
 def _say_pack(walk: MessageWalk) -> str:
-    per_byte = 8 // walk.bits
-    inside = [int(code) for code in walk.codes[:per_byte]]
+    codes_per_byte = 8 // walk.bits
+    byte_codes = [int(code) for code in walk.codes[:codes_per_byte]]
     # value of the byte as a sum of shifted codes
-    sum_of = " + ".join(f"{code}·{1 << place * walk.bits}" for place, code in enumerate(inside))
+    sum_text = " + ".join(f"{code}·{1 << place * walk.bits}" for place, code in enumerate(byte_codes))
     return (
-        f"{per_byte} code{'s' if per_byte > 1 else ''} of {walk.width} per byte, the first element in the lowest "
-        f"bits: byte 0 is {sum_of} = {int(walk.payload[0])}. The row takes {len(walk.payload)} bytes."
+        f"{codes_per_byte} code{'s' if codes_per_byte > 1 else ''} of {walk.width} per byte, the first element in the "
+        f"lowest bits: byte 0 is {sum_text} = {int(walk.payload[0])}. The row takes {len(walk.payload)} bytes."
     )
 
 
@@ -347,19 +350,19 @@ def _say_wire(walk: MessageWalk) -> str:
     from gnnqlab.message.transport.header import SIZE
 
     rows, total = len(walk.widths), walk.layout.num_bytes
-    whole = 4 * walk.message.rows.numel()
+    float32_bytes = 4 * walk.message.rows.numel()
     return (
         f"The whole message: {rows} rows, {walk.layout.param_bytes} bytes of quantization parameters (Z and S of each "
-        f"row), then {walk.layout.payload_bytes} bytes of payload, {total} in all instead of {whole} in float32: "
-        f"{whole / total:.1f} times fewer. A header of {SIZE} bytes is sent first and describes the rest."
+        f"row), then {walk.layout.payload_bytes} bytes of payload, {total} in all instead of {float32_bytes} in "
+        f"float32: {float32_bytes / total:.1f} times fewer. A header of {SIZE} bytes, sent first, describes the rest."
     )
 
 
 def _say_unpack(walk: MessageWalk) -> str:
-    squared = float(((walk.decoded - walk.row).double() ** 2).sum())  # float64: the sum of small squares
+    squared_error = float(((walk.decoded - walk.row).double() ** 2).sum())  # float64: the sum of small squares
     variance = walk.variance
     return (
-        f"The receiver computes q S + Z. Squared error of this draw {squared:.3g}; over all draws "
+        f"The receiver computes q S + Z. Squared error of this draw {squared_error:.3g}; over all draws "
         f"{variance['exact']:.3g} (exact), {variance['average']:.3g} if fractions were uniform (D S²/6), never more "
         f"than {variance['worst']:.3g} (D S²/4)."
     )

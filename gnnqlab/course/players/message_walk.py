@@ -116,8 +116,8 @@ class MessageWalk:
         """Positions of all rows in the message."""
         import torch
 
-        uniform = len(set(self.widths)) == 1  # one bit-width for all rows has a simpler layout
-        widths = self.widths[0] if uniform else torch.tensor(self.widths, dtype=torch.uint8)
+        is_uniform = len(set(self.widths)) == 1  # one bit-width for all rows has a simpler layout
+        widths = self.widths[0] if is_uniform else torch.tensor(self.widths, dtype=torch.uint8)
         return self._codec.layout(widths, *self.message.rows.shape)
 
     @cached_property
@@ -159,8 +159,8 @@ class MessageWalk:
     @property
     def payload(self) -> Tensor:
         """Bytes of the row's codes on the wire, uint8 ``(ceil(D b / 8),)``."""
-        own = next(run for run in self.wire if run.node == self.node and run.kind == "payload")
-        return self.segment[own.first : own.first + own.size]
+        segment = next(run for run in self.wire if run.node == self.node and run.kind == "payload")
+        return self.segment[segment.first : segment.first + segment.size]
 
     @cached_property
     def codes(self) -> Tensor:
@@ -186,8 +186,8 @@ class MessageWalk:
         key = self._noise
         ids = self.message.ids[self.position : self.position + 1]
         # 16-bit integers, (1, D)
-        drawn = uniform16(ids, self.row.numel(), seed=key.seed, epoch=key.epoch, stream=key.stream)
-        return drawn[0].double() / 65536  # -> [0, 1)
+        integers = uniform16(ids, self.row.numel(), seed=key.seed, epoch=key.epoch, stream=key.stream)
+        return integers[0].double() / 65536  # -> [0, 1)
 
     @property
     def wire(self) -> tuple[WireSegment, ...]:
@@ -196,14 +196,14 @@ class MessageWalk:
 
         order = self.layout.order
         places = range(len(self.widths)) if order is None else order.tolist()  # without an order, rows stay as they are
-        per_row = self.layout.param_bytes // len(self.widths)  # bytes of Z and S of one row
-        runs, first = [], 0
+        param_bytes = self.layout.param_bytes // len(self.widths)  # bytes of Z and S of one row
+        runs, start = [], 0
         for kind in ("parameters", "payload"):
             for place in places:
                 # bytes of the codes of one row
-                size = per_row if kind == "parameters" else int(row_bytes(self.row.numel(), self.widths[place]))
-                runs.append(WireSegment(kind, int(self.message.ids[place]), self.widths[place], first, size))
-                first += size
+                size = param_bytes if kind == "parameters" else int(row_bytes(self.row.numel(), self.widths[place]))
+                runs.append(WireSegment(kind, int(self.message.ids[place]), self.widths[place], start, size))
+                start += size
         return tuple(runs)
 
     @property
@@ -237,12 +237,12 @@ class MessageWalk:
         import pandas as pd
 
         payload = self.payload.tolist()
-        codes, per_byte = self.codes.tolist(), 8 // self.bits
+        codes, codes_per_byte = self.codes.tolist(), 8 // self.bits
         # codes of each byte, the first in the lowest bits
-        inside = [codes[number * per_byte : (number + 1) * per_byte] for number in range(len(payload))]
+        byte_codes = [codes[number * codes_per_byte : (number + 1) * codes_per_byte] for number in range(len(payload))]
         return pd.DataFrame(
             {
-                "codes": [", ".join(map(str, some)) for some in inside],
+                "codes": [", ".join(map(str, group)) for group in byte_codes],
                 "bits": [f"{value:08b}" for value in payload],
                 "byte": payload,
             },
@@ -275,6 +275,6 @@ class MessageWalk:
         """(Z, S) of the row, read back from the wire."""
         import torch
 
-        own = next(run for run in self.wire if run.node == self.node and run.kind == "parameters")
+        segment = next(run for run in self.wire if run.node == self.node and run.kind == "parameters")
         kind = torch.float32 if self.parameters == "float32" else torch.bfloat16  # type of Z and S on the wire
-        return self.segment[own.first : own.first + own.size].clone().view(kind).float()
+        return self.segment[segment.first : segment.first + segment.size].clone().view(kind).float()

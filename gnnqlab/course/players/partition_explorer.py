@@ -88,16 +88,16 @@ class CutControls:
             options=model.views, value=model.show, description="Show", layout=LABEL_LEFT,
             style={**label, "button_width": "5em"}, tooltips=[_SHOWS[view] for view in model.views],
         )  # fmt: skip
-        wide = {"width": "170px"}
+        wide_layout = {"width": "170px"}
         self.sender = widgets.Dropdown(
-            description="Rows from", layout=wide, style=label, tooltip="Worker that sends the highlighted rows"
+            description="Rows from", layout=wide_layout, style=label, tooltip="Worker that sends the highlighted rows"
         )
         self.receiver = widgets.Dropdown(
             description="to", layout={"width": "130px"}, style={"description_width": "24px"},
             tooltip="Worker that receives them; in the view halo without a sender, the worker whose shard is drawn",
         )  # fmt: skip
         self.around = widgets.IntText(
-            model.around or 0, description="Around", layout=dict(wide), style=label,
+            model.around or 0, description="Around", layout=dict(wide_layout), style=label,
             tooltip="Node whose neighbourhood is drawn, in a large graph",
         )  # fmt: skip
         if model.around is None:
@@ -108,14 +108,14 @@ class CutControls:
         self.sharing, self.map, self.shares = (FigureView(width=WIDTH) for _ in range(3))
         self.access = make_access()
         self._marked = widgets.HBox([self.number, self.box_number], layout={"border": "2px solid transparent"})
-        drawn = [self.show, row_with_tip(self.sender), row_with_tip(self.receiver), self.around]
-        rows = [[self._marked, self.hosts], [self.partitioner], drawn]
-        above, below, seen = (widgets.HBox(row, layout=KNOBS) for row in rows)
-        scrolling = widgets.Box([self.table], layout={"max_height": "220px", "overflow": "auto"})
+        view_knobs = [self.show, row_with_tip(self.sender), row_with_tip(self.receiver), self.around]
+        rows = [[self._marked, self.hosts], [self.partitioner], view_knobs]
+        size_box, cut_box, view_box = (widgets.HBox(row, layout=KNOBS) for row in rows)
+        table_box = widgets.Box([self.table], layout={"max_height": "220px", "overflow": "auto"})
         self.box = widgets.VBox(
             [
-                above, self.error_text, below, self.words, self.sharing.widget, seen, self.map_text, self.map.widget,
-                self.shares.widget, scrolling, self.access,
+                size_box, self.error_text, cut_box, self.words, self.sharing.widget, view_box, self.map_text,
+                self.map.widget, self.shares.widget, table_box, self.access,
             ]
         )  # fmt: skip
         self.number.observe(self._on_change, names="value")
@@ -149,19 +149,19 @@ class CutControls:
         self._draw()
 
     def _on_hosts_change(self, change: Any) -> None:
-        before = self.number.value
+        number = self.number.value
         self._limit_slider(self.hosts.value)
-        if self.number.value == before:  # otherwise the slider's observer redraws
+        if self.number.value == number:  # otherwise the slider's observer redraws
             self._on_change(change)
 
     def _limit_slider(self, hosts: int) -> None:
         """Restrict the slider to multiples of the number of hosts."""
-        most = self.model.most_parts - self.model.most_parts % hosts
+        max_parts = self.model.most_parts - self.model.most_parts % hosts
         # next multiple of the hosts, within the limits
-        number = min(max(hosts, -(-self.number.value // hosts) * hosts), most)
+        number = min(max(hosts, -(-self.number.value // hosts) * hosts), max_parts)
         self.number.min, self.number.max = 1, self.model.most_parts  # wide bounds first: a bound would clamp the value
         self.number.value = number
-        self.number.min, self.number.max, self.number.step = hosts, most, hosts
+        self.number.min, self.number.max, self.number.step = hosts, max_parts, hosts
 
     def _show_number(self, number: int) -> None:
         """Set slider and box to a number of parts without triggering their observers."""
@@ -185,14 +185,15 @@ class CutControls:
         if self.sharing.data[trace]["type"] != "heatmap":
             return
         pair = (int(y), int(x))  # lines are senders, columns receivers
-        chosen = (None, None) if (self.sender.value, self.receiver.value) == pair else pair  # a second click deselects
-        self._set_view(self.show.value, *chosen)
+        # a second click deselects
+        chosen_pair = (None, None) if (self.sender.value, self.receiver.value) == pair else pair
+        self._set_view(self.show.value, *chosen_pair)
 
     def _set_view(self, show: str, sender: int | None, receiver: int | None) -> None:
-        around = None if self.model.around is None else self.around.value
+        centre = None if self.model.around is None else self.around.value
         # An invalid node or pair leaves the map as it is.
         try:
-            self.model.set_view(show, sender=sender, receiver=receiver, around=around)
+            self.model.set_view(show, sender=sender, receiver=receiver, around=centre)
         except ValueError as error:
             self.map_text.value = alert(str(error))
             return
@@ -218,15 +219,15 @@ class CutControls:
 
     def _draw(self) -> None:
         dark = self.access.dark
-        sharing, shares = self.model.sharing(dark=dark), self.model.shares(dark=dark)
-        caption = " ".join(filter(None, [sharing.figure.layout.meta["caption"], self.model.note]))
+        sharing_data, shares_data = self.model.sharing(dark=dark), self.model.shares(dark=dark)
+        caption = " ".join(filter(None, [sharing_data.figure.layout.meta["caption"], self.model.note]))
         self.words.value = (
             f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(caption)}<br>'
             f"<code>{html.escape(self.model.code)}</code></p>"
         )
         self.table.value = table_html(self.model.table, caption=f"{self.model.partitioner}, by number of parts")
-        self.sharing.show(sharing.figure)
-        self.shares.show(shares.figure)
+        self.sharing.show(sharing_data.figure)
+        self.shares.show(shares_data.figure)
         self._draw_map()
 
     def _draw_map(self) -> None:

@@ -117,8 +117,8 @@ def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, da
         raise ValueError(
             "a figure needs the table of at least one partitioner, got none; pass {'METIS': share_table(…)}"
         )
-    shown = pd.concat(dict(tables), names=["partitioner", "parts"])
-    rows = shown.assign(marginal=100 * shown["marginal"]).reset_index()  # share -> percent
+    shares = pd.concat(dict(tables), names=["partitioner", "parts"])
+    rows = shares.assign(marginal=100 * shares["marginal"]).reset_index()  # share -> percent
     ticks = {"title_text": "number of parts", **value_ticks(rows["parts"])}
     charts = [
         lines(rows, x="parts", y=column, by="partitioner", x_axis=ticks, y_axis=axis, zero="y")
@@ -127,16 +127,16 @@ def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, da
             ("remote ratio", "halo rows per owned node"),
         )
     ]
-    last = ", ".join(
+    last_costs = ", ".join(
         f"{name} with {table.index[-1]} parts {100 * table['marginal'].iloc[-1]:.0f} % marginal and "
         f"{table['remote ratio'].iloc[-1]:.2f} halo rows per node"
         for name, table in tables.items()
     )
-    caption = f"Costs of the largest number of parts: {last}."
+    caption = f"Costs of the largest number of parts: {last_costs}."
     figure = panels(charts, gap=0.12, title="More parts, more messages", caption=caption, dark=dark, height=340)
     if parts is not None:
         figure.add_vline(x=parts, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1.5})
-    return FigureData(figure, shown.reset_index("partitioner"))
+    return FigureData(figure, shares.reset_index("partitioner"))
 
 
 def draw_sharing(parts: Parts, *, dark: bool = False) -> FigureData:
@@ -166,7 +166,7 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> FigureData:
             col=1,
         )
     # heat map in the second column
-    _add_pairs(figure, parts, None, colorbar={"title": {"text": "rows"}, "thickness": 12}, at=(1, 2))
+    _add_pairs(figure, parts, None, colorbar={"title": {"text": "rows"}, "thickness": 12}, panel=(1, 2))
     _part_hosts(figure, parts, row=1, col=2)
     figure.update_layout(barmode="stack", bargap=0.25)
     figure.update_xaxes(title_text="rows", row=1, col=1)
@@ -180,8 +180,8 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> FigureData:
         + _say_pairs(parts)
     )
     height = 300 + min(22 * parts.workers, 240)
-    on = f" of {parts.hosts} hosts" if parts.hosts > 1 else ""
-    finish(figure, title=f"One graph on {parts.workers} workers{on}", caption=caption, dark=dark, height=height)
+    host_text = f" of {parts.hosts} hosts" if parts.hosts > 1 else ""
+    finish(figure, title=f"One graph on {parts.workers} workers{host_text}", caption=caption, dark=dark, height=height)
     legend = {"traceorder": "normal", "yref": "container", "y": 0.0, "yanchor": "bottom"}
     figure.update_layout(legend=legend, margin={"b": 76})
     return FigureData(figure, table)
@@ -189,7 +189,7 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> FigureData:
 
 def _add_pairs(
     figure: Figure, parts: Parts, largest: float | None, *, colorbar: dict[str, object],
-    at: tuple[int, int] | None = None,
+    panel: tuple[int, int] | None = None,
 ) -> None:  # fmt: skip
     """Add the heat map; the diagonal has no cells, because a worker sends itself nothing."""
     rows = [[float(value) for value in line] for line in parts.quality.halo_rows.tolist()]
@@ -197,11 +197,11 @@ def _add_pairs(
     # no cell on the diagonal
     holes = [[None if i == j else value for j, value in enumerate(line)] for i, line in enumerate(rows)]
     names = (
-        [f"worker {rank}" for rank in range(parts.workers)] if at is None else [str(r) for r in range(parts.workers)]
+        [f"worker {rank}" for rank in range(parts.workers)] if panel is None else [str(r) for r in range(parts.workers)]
     )
     # width in pixels of the numbers in a line of cells
-    across = parts.workers * (_DIGIT * len(f"{max(map(max, rows)):.0f}") + 4)
-    numbered = parts.workers <= _NUMBERED if at is None else across <= _PANEL
+    line_width = parts.workers * (_DIGIT * len(f"{max(map(max, rows)):.0f}") + 4)
+    has_numbers = parts.workers <= _NUMBERED if panel is None else line_width <= _PANEL
     figure.add_heatmap(
         z=holes,
         x=names,
@@ -212,21 +212,21 @@ def _add_pairs(
         xgap=2,
         ygap=2,
         hoverongaps=False,
-        texttemplate="%{z:.0f}" if numbered else None,
+        texttemplate="%{z:.0f}" if has_numbers else None,
         textfont={"size": 12 if parts.workers <= _NUMBERED else 10},
         hovertemplate="%{y} to %{x}: %{z:.0f} rows<extra></extra>",
         colorbar=colorbar,
-        **({} if at is None else {"row": at[0], "col": at[1]}),
+        **({} if panel is None else {"row": panel[0], "col": panel[1]}),
     )
 
 
 def _part_hosts(figure: Figure, parts: Parts, *, row: int, col: int) -> None:
     """Add lines between the hosts to a heat map with workers at integer coordinates."""
     # the first worker of every further host
-    for first in range(parts.per_host, parts.workers, parts.per_host) if parts.per_host > 1 else ():
+    for first_rank in range(parts.per_host, parts.workers, parts.per_host) if parts.per_host > 1 else ():
         line = {"color": OKABE_ITO["vermillion"], "width": 2, "dash": "dash"}
-        figure.add_vline(x=first - 0.5, line=line, row=row, col=col)
-        figure.add_hline(y=first - 0.5, line=line, row=row, col=col)
+        figure.add_vline(x=first_rank - 0.5, line=line, row=row, col=col)
+        figure.add_hline(y=first_rank - 0.5, line=line, row=row, col=col)
 
 
 def _say_kinds(parts: Parts) -> str:
@@ -247,9 +247,9 @@ def _say_pairs(parts: Parts) -> str:
     if parts.workers == 1:
         return "A single worker sends nothing."
     # all ordered pairs
-    others = [int(rows[i, j]) for i in range(parts.workers) for j in range(parts.workers) if i != j]
-    between = f", {parts.quality.outer:,} of them between hosts" if parts.hosts > 1 else ""
+    counts = [int(rows[i, j]) for i in range(parts.workers) for j in range(parts.workers) if i != j]
+    host_text = f", {parts.quality.outer:,} of them between hosts" if parts.hosts > 1 else ""
     return (
-        f"In an exchange {sum(others):,} rows are sent{between}; per pair of workers, {min(others):,} to "
-        f"{max(others):,}."
+        f"In an exchange {sum(counts):,} rows are sent{host_text}; per pair of workers, {min(counts):,} to "
+        f"{max(counts):,}."
     )

@@ -56,8 +56,8 @@ class Track:
 
     def position(self, progress: float) -> tuple[float, float]:
         """Return the position after a fraction of the path."""
-        (x, y), (to_x, to_y) = self.start, self.end  # linear interpolation between both ends
-        return x + progress * (to_x - x), y + progress * (to_y - y)
+        (x, y), (end_x, end_y) = self.start, self.end  # linear interpolation between both ends
+        return x + progress * (end_x - x), y + progress * (end_y - y)
 
 
 class RunDrawing:
@@ -100,7 +100,9 @@ class RunDrawing:
         owner = np.array(list(self.found.owner.values()))  # in the order of the grid's nodes
         # mean cell of each worker with drawn nodes
         middles = [grid.cells[owner == rank].mean(axis=0) for rank in range(workers) if (owner == rank).any()]
-        distances = [math.dist(one, other) for at, one in enumerate(middles) for other in middles[:at]]
+        distances = [
+            math.dist(centre, other_centre) for index, centre in enumerate(middles) for other_centre in middles[:index]
+        ]
         if len(middles) == workers and min(distances, default=math.inf) >= _NEAR * grid.columns:
             return [(float(x), float(y)) for x, y in middles]
         # half a turn first: worker 0 is on the left
@@ -111,52 +113,52 @@ class RunDrawing:
     @cached_property
     def tracks(self) -> tuple[Track, ...]:
         """Paths of all messages in transit in this epoch, in their order."""
-        busy: dict[tuple[int, int], list[float]] = defaultdict(list)
-        found: list[Track] = []
+        line_ends: dict[tuple[int, int], list[float]] = defaultdict(list)
+        tracks: list[Track] = []
         for message in self.walk.messages:
             if message.end <= 0:  # received before this epoch
                 continue
             # Concurrent messages of a pair use parallel lines: take the first line that is free again.
-            until = busy[message.sender, message.receiver]
-            free = next((number for number, end in enumerate(until) if end <= message.start), len(until))
-            until[free : free + 1] = [message.end]  # occupied until its arrival
-            found += self._tracks(message, line=free)
-        return tuple(found)
+            ends = line_ends[message.sender, message.receiver]
+            line = next((number for number, end in enumerate(ends) if end <= message.start), len(ends))
+            ends[line : line + 1] = [message.end]  # occupied until its arrival
+            tracks += self._tracks(message, line=line)
+        return tuple(tracks)
 
     def highlighted_kinds(self, moment: Moment) -> set[Kind]:
         """Return the kinds of nodes that a worker processes at a moment."""
-        lit = set()
+        highlights = set()
         for rank in range(self.walk.parts.workers):
             activity = self.walk.activity(rank, moment.middle)
             if activity is None or activity.kind == "wait":  # waiting workers highlight no nodes
                 continue
             back = activity.place is not None and activity.place.direction == "backward"
             for kind in self.kinds:
-                _, waits, copied = kind
+                _, waits, copies = kind
                 # Forward, copied nodes are sent and marginal nodes use what is received; backward, the reverse.
-                chosen = {
-                    "encode": waits if back else copied,
-                    "post": waits if back else copied,
-                    "decode": copied if back else waits,
+                is_chosen = {
+                    "encode": waits if back else copies,
+                    "post": waits if back else copies,
+                    "decode": copies if back else waits,
                     "central": back or not waits,
                     "marginal": waits,
                 }.get(activity.kind, True)
-                if kind[0] == rank and chosen:
-                    lit.add(kind)
-        return lit
+                if kind[0] == rank and is_chosen:
+                    highlights.add(kind)
+        return highlights
 
     def changed_traces(self, moment: Moment) -> list[dict[str, Any]]:
         """Return the changes of the last traces in a step: veils, positions of messages, cursor."""
-        lit, at = self.highlighted_kinds(moment), moment.middle
+        highlights, time = self.highlighted_kinds(moment), moment.middle
         # a veil of opacity 0 highlights its nodes
-        veils = [{"opacity": 0.0 if kind in lit else _VEIL} for kind in self.kinds]
+        veils = [{"opacity": 0.0 if kind in highlights else _VEIL} for kind in self.kinds]
         spots = [
-            track.position(fraction) if (fraction := track.message.progress(at)) is not None else None
+            track.position(fraction) if (fraction := track.message.progress(time)) is not None else None
             for track in self.tracks
         ]  # None hides a marker
         xs = [None if spot is None else round(spot[0], 2) for spot in spots]
         ys = [None if spot is None else round(spot[1], 2) for spot in spots]
-        return [*veils, {"x": xs, "y": ys}, {"x": [round(at, 4)] * 2}]
+        return [*veils, {"x": xs, "y": ys}, {"x": [round(time, 4)] * 2}]
 
     def first_figure(self, *, dark: bool = False) -> Figure:
         """Return the figure of the first step; it is cached, so do not modify it."""
@@ -169,9 +171,9 @@ class RunDrawing:
         import plotly.graph_objects as go
 
         figure = go.Figure(self.first_figure(dark=dark))  # a copy: the cached figure must not change
-        moved = self.changed_traces(moment)
+        changes = self.changed_traces(moment)
         # the last traces, in the order of `moving`
-        for trace, values in zip(figure.data[-len(moved) :], moved, strict=True):
+        for trace, values in zip(figure.data[-len(changes) :], changes, strict=True):
             trace.update(values)
         words = say_run_step(self.walk, moment)
         figure.update_layout(title_text=run_title(self.walk, moment), meta={"caption": words})
@@ -202,20 +204,20 @@ class RunDrawing:
         if nodes:
             return
         start, end = self.centres[message.sender], self.centres[message.receiver]
-        across, along = end[0] - start[0], end[1] - start[1]
+        dx, dy = end[0] - start[0], end[1] - start[1]
         # parallel lines of concurrent messages
-        aside = (_ASIDE + _FURTHER * line) * self.grid.columns / (math.hypot(across, along) or 1.0)
-        x, y = start[0] - aside * along, start[1] + aside * across
+        shift = (_ASIDE + _FURTHER * line) * self.grid.columns / (math.hypot(dx, dy) or 1.0)
+        x, y = start[0] - shift * dy, start[1] + shift * dx
         # without the ends, where names are
-        yield Track(message, *((x + share * across, y + share * along) for share in (_OUT, _IN)))
+        yield Track(message, *((x + share * dx, y + share * dy) for share in (_OUT, _IN)))
 
     def _rows(self, message: WalkMessage) -> list[tuple[tuple[float, float], tuple[float, float]]]:
         """Return the cells of each row's node and of a node that needs it; empty unless all are drawn and few."""
         owner, holder = message.sender, message.receiver
         if message.place.direction == "backward":  # gradients go from holder to owner
             owner, holder = holder, owner
-        many = message.num_rows > _ONE_BY_ONE or len(self.grid.nodes) > _SMALL
-        if many or self.walk.parts.shards[0].cuts != "nodes":
+        are_many = message.num_rows > _ONE_BY_ONE or len(self.grid.nodes) > _SMALL
+        if are_many or self.walk.parts.shards[0].cuts != "nodes":
             return []
         nodes = self.walk.parts.shards[holder].plan("forward").from_peer(owner).ids.tolist()  # rows in plan order
         waits: dict[int, list[int]] = defaultdict(list)
@@ -225,13 +227,13 @@ class RunDrawing:
                     waits[source].append(node)
         if len(nodes) != message.num_rows or any(node not in waits or node not in self._cell for node in nodes):
             return []
-        used: list[int] = []
-        found = []
+        used_nodes: list[int] = []
+        cells = []
         for node in nodes:  # rows end at different nodes where possible, so that markers do not overlap
-            there = min(waits[node], key=used.count)
-            used.append(there)
-            found.append((self._cell[node], self._cell[there]))
-        return found
+            target = min(waits[node], key=used_nodes.count)
+            used_nodes.append(target)
+            cells.append((self._cell[node], self._cell[target]))
+        return cells
 
     @cached_property
     def _cell(self) -> dict[int, tuple[float, float]]:
@@ -242,18 +244,20 @@ class RunDrawing:
 
         walk, parts = self.walk, self.walk.parts
         ink, ground = ("#e6e8ea", "#14171a") if dark else ("#1f2328", "#ffffff")
-        drawn = draw(parts, around=self.around, dark=dark).figure
+        partition_figure = draw(parts, around=self.around, dark=dark).figure
         # without traces of edges
-        figure = go.Figure([trace for trace in drawn.data if trace.type != "scatter" or trace.x[0] is not None])
+        figure = go.Figure(
+            [trace for trace in partition_figure.data if trace.type != "scatter" or trace.x[0] is not None]
+        )
         figure.update_traces(showlegend=False, selector={"type": "scatter"})
-        colors = {trace.name: trace.marker.color for trace in drawn.data if trace.type == "scatter"}
+        colors = {trace.name: trace.marker.color for trace in partition_figure.data if trace.type == "scatter"}
         lines = lane_names(parts.workers)
         lanes = _LANE * len(lines)
         figure.add_traces(self._lanes(ground))
         for kind, numbers in self.kinds.items():
             figure.add_image(
                 source=self._veil(numbers, ground), opacity=_VEIL, colormodel="rgba256", hoverinfo="skip",
-                name="veil " + "-".join(str(int(each)) for each in kind),
+                name="veil " + "-".join(str(int(part)) for part in kind),
             )  # fmt: skip
         self._add_marks(figure, ink)
         figure.add_scatter(
@@ -266,9 +270,9 @@ class RunDrawing:
                 font={"color": ink, "size": 12}, bordercolor=colors.get(f"worker {rank}", ink), borderwidth=2,
             )  # fmt: skip
         share = lanes / (_MAP + lanes + 50)  # share of the height with the timelines
-        first = walk.steps[0]
+        first_step = walk.steps[0]
         finish(
-            figure, title=run_title(walk, first), caption=say_run_step(walk, first), dark=dark,
+            figure, title=run_title(walk, first_step), caption=say_run_step(walk, first_step), dark=dark,
             height=_MAP + lanes + _ROOM,
         )  # fmt: skip
         figure.update_layout(
@@ -291,16 +295,22 @@ class RunDrawing:
     def _lanes(self, ground: str) -> list[Any]:
         import pandas as pd
 
-        last = self.walk.milliseconds
+        end = self.walk.milliseconds
         activities = [
-            (one.kind, f"worker {one.rank}", one.start, one.end, f", {place_words(one.place)}" if one.place else "")
-            for one in self.walk.activities
+            (
+                activity.kind,
+                f"worker {activity.rank}",
+                activity.start,
+                activity.end,
+                f", {place_words(activity.place)}" if activity.place else "",
+            )
+            for activity in self.walk.activities
         ]
         flights = [
             # cut off at the edges of the epoch
-            (f"to worker {one.receiver}", max(one.start, 0.0), min(one.end, last), f" {_describe(one)}")
-            for one in self.walk.messages
-            if one.end > 0
+            (f"to worker {message.receiver}", max(message.start, 0.0), min(message.end, end), f" {_describe(message)}")
+            for message in self.walk.messages
+            if message.end > 0
         ]
         columns = ["what", "lane", "start", "end", "said"]
         tables = (pd.DataFrame(activities, columns=columns), pd.DataFrame(flights, columns=columns[1:]))
@@ -314,28 +324,28 @@ class RunDrawing:
         sheet = np.zeros((self.grid.lines, self.grid.columns), np.uint8)  # 0: transparent, 1: colour of the page
         cells = self.grid.cells[numbers]
         sheet[cells[:, 1], cells[:, 0]] = 1
-        red, green, blue = (int(ground[at : at + 2], 16) for at in (1, 3, 5))  # "#rrggbb"
+        red, green, blue = (int(ground[start : start + 2], 16) for start in (1, 3, 5))  # "#rrggbb"
         return data_address(write_png(sheet, [(0, 0, 0, 0), (red, green, blue, 255)]))
 
     def _add_marks(self, figure: Figure, ink: str) -> None:
         tracks = self.tracks
         # sizes are relative to the largest message
-        most = max((track.message.num_bytes for track in tracks), default=1)
-        each = [track.message for track in tracks]
-        one_by_one = [bool(self._rows(message)) for message in each]
+        max_bytes = max((track.message.num_bytes for track in tracks), default=1)
+        messages = [track.message for track in tracks]
+        row_flags = [bool(self._rows(message)) for message in messages]
         figure.add_scatter(
             x=[None] * len(tracks), y=[None] * len(tracks), mode="markers+text",
-            text=[_label(message, single) for message, single in zip(each, one_by_one)],
+            text=[_label(message, is_single) for message, is_single in zip(messages, row_flags)],
             textposition="middle center", textfont={"size": 11, "color": "#000000"},
-            customdata=[_describe(message) for message in each],
+            customdata=[_describe(message) for message in messages],
             hovertemplate="%{customdata}<extra></extra>",
             marker={
                 "size": [
-                    20 if single else 26 + round(20 * math.sqrt(message.num_bytes / most))
-                    for message, single in zip(each, one_by_one)
+                    20 if is_single else 26 + round(20 * math.sqrt(message.num_bytes / max_bytes))
+                    for message, is_single in zip(messages, row_flags)
                 ],
-                "symbol": ["circle" if message.place.direction == "forward" else "diamond" for message in each],
-                "color": [OKABE_ITO["sky"] if m.place.direction == "forward" else "#f0e442" for m in each],
+                "symbol": ["circle" if message.place.direction == "forward" else "diamond" for message in messages],
+                "color": [OKABE_ITO["sky"] if m.place.direction == "forward" else "#f0e442" for m in messages],
                 "line": {"width": 1.5, "color": ink}, "opacity": 1,
             },
             name="messages", showlegend=False, cliponaxis=False,
@@ -346,7 +356,7 @@ def _describe(message: WalkMessage) -> str:
     return f"{say_message(message)}, {human_bytes(message.num_bytes)}"
 
 
-def _label(message: WalkMessage, single: bool) -> str:
+def _label(message: WalkMessage, is_single: bool) -> str:
     widths = [bits for bits, _ in message.rows]
     bits = f"{widths[0]}b" if len(widths) == 1 else f"{widths[0]}–{widths[-1]}b"
-    return bits if single else f"{message.num_rows:,}<br>{bits}"
+    return bits if is_single else f"{message.num_rows:,}<br>{bits}"

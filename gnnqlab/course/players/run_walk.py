@@ -130,23 +130,31 @@ class RunWalk:
             )
         timeline = run.timeline
         epoch = recorded_epoch(timeline, epoch)
-        some = timeline[timeline["epoch"] == epoch]  # activities and transfers of the epoch
-        some = some.assign(round=some["round"] if "round" in some.columns else 0)  # older runs have no rounds
-        own = some[some["what"] != "transfer"]  # activities only
+        rows = timeline[timeline["epoch"] == epoch]  # activities and transfers of the epoch
+        rows = rows.assign(round=rows["round"] if "round" in rows.columns else 0)  # older runs have no rounds
+        activity_rows = rows[rows["what"] != "transfer"]  # activities only
         records = run.records
         # record of each worker in this epoch
-        of_rank = records[records["epoch"] == epoch].set_index("rank").to_dict("index")
-        begin = own["start_s"].min()  # milliseconds count from here
+        records_by_rank = records[records["epoch"] == epoch].set_index("rank").to_dict("index")
+        start_s = activity_rows["start_s"].min()  # milliseconds count from here
         activities = [
-            list(_fill_gaps(_merge_activities(_activities(own[own["rank"] == rank], begin)), of_rank.get(rank, {})))
+            list(
+                _fill_gaps(
+                    _merge_activities(_activities(activity_rows[activity_rows["rank"] == rank], start_s)),
+                    records_by_rank.get(rank, {}),
+                )
+            )
             for rank in range(workers)
         ]
         # the next epoch has the bytes of rows sent now
-        messages = _messages(some, run.read_traffic(epochs=[epoch, epoch + 1]), epoch, begin)
+        messages = _messages(rows, run.read_traffic(epochs=[epoch, epoch + 1]), epoch, start_s)
         parts = run.parts()
         _check_rows(parts, messages, run)  # the cut may have changed since the run
-        first = of_rank.get(0, {})
-        facts = {"loss": first.get("loss", float("nan")), "gradients": first.get("bytes_gradients", float("nan"))}
+        first_record = records_by_rank.get(0, {})
+        facts = {
+            "loss": first_record.get("loss", float("nan")),
+            "gradients": first_record.get("bytes_gradients", float("nan")),
+        }
         name = str(run.summary.get("system", ""))
         return cls(run.id, name, parts, epoch, tuple(itertools.chain(*activities)), messages, facts)
 
@@ -159,20 +167,20 @@ class RunWalk:
     @cached_property
     def steps(self) -> tuple[Moment, ...]:
         """Steps between changes: an activity begins, or a message is sent or arrives."""
-        last = self.milliseconds
+        end = self.milliseconds
         times = {activity.start for activity in self.activities}  # an activity begins
         # a message is sent or arrives
-        times |= {time for message in self.messages for time in (message.start, message.end) if 0 < time < last}
+        times |= {time for message in self.messages for time in (message.start, message.end) if 0 < time < end}
         distance = _SHORT_MS
-        while len(bounds := _spaced(sorted(times), distance, last)) > _MOST_MOMENTS:
+        while len(bounds := _spaced(sorted(times), distance, end)) > _MOST_MOMENTS:
             distance *= 2  # merge more changes until the player has few enough steps
-        return tuple(Moment(number, *both) for number, both in enumerate(itertools.pairwise([*bounds, last])))
+        return tuple(Moment(number, *span) for number, span in enumerate(itertools.pairwise([*bounds, end])))
 
     def activity(self, rank: int, time: float) -> Activity | None:
         """Return the activity of a worker at a time; ``None`` before its first and after its last."""
-        mine = [activity for activity in self.activities if activity.rank == rank]
-        begun = [activity for activity in mine if activity.start <= time]  # started by then
-        return begun[-1] if begun and time < mine[-1].end else None
+        activities = [activity for activity in self.activities if activity.rank == rank]
+        past_activities = [activity for activity in activities if activity.start <= time]  # started by then
+        return past_activities[-1] if past_activities and time < activities[-1].end else None
 
     def messages_in_transit(self, time: float) -> list[tuple[WalkMessage, float]]:
         """Return the messages in transit at a time, with the fraction of the way that each has covered."""
@@ -181,8 +189,12 @@ class RunWalk:
     def awaited_messages(self, activity: Activity) -> list[WalkMessage]:
         """Return the messages that a worker receives in an exchange."""
         # Messages of the next epoch are sent here, but not awaited.
-        mine = [one for one in self.messages if one.receiver == activity.rank and one.place == activity.place]
-        return [one for one in mine if one.timing != "after"]
+        messages = [
+            message
+            for message in self.messages
+            if message.receiver == activity.rank and message.place == activity.place
+        ]
+        return [message for message in messages if message.timing != "after"]
 
     @property
     def num_bytes(self) -> int:
@@ -196,33 +208,33 @@ class RunWalk:
         lines = []
         for rank in range(self.parts.workers):
             activity = self.activity(rank, step.middle)
-            coming = [message for message, _ in self.messages_in_transit(step.middle) if message.receiver == rank]
+            messages = [message for message, _ in self.messages_in_transit(step.middle) if message.receiver == rank]
             lines.append(
                 {
                     "does": activity.kind if activity else "–",
                     "exchange": place_words(activity.place) if activity and activity.place else "–",
                     "since (ms)": activity.start if activity else float("nan"),
                     "until (ms)": activity.end if activity else float("nan"),
-                    "rows under way to it": sum(message.num_rows for message in coming),
-                    "bytes": sum(message.num_bytes for message in coming),
+                    "rows under way to it": sum(message.num_rows for message in messages),
+                    "bytes": sum(message.num_bytes for message in messages),
                 }
             )
         return pd.DataFrame(lines, index=pd.Index([f"worker {rank}" for rank in range(len(lines))], name=step.name))
 
 
-def _activities(own: DataFrame, begin: float) -> Iterator[Activity]:
-    for row in own.sort_values(["start_s", "end_s"], kind="stable").to_dict("records"):
-        yield Activity(int(row["rank"]), row["what"], _place(row), *_times(row, begin))
+def _activities(rows: DataFrame, start_s: float) -> Iterator[Activity]:
+    for row in rows.sort_values(["start_s", "end_s"], kind="stable").to_dict("records"):
+        yield Activity(int(row["rank"]), row["what"], _place(row), *_times(row, start_s))
 
 
 def _merge_activities(activities: Iterable[Activity]) -> list[Activity]:
-    found: list[Activity] = []
+    spans: list[Activity] = []
     for activity in activities:
-        if found and (found[-1].kind, found[-1].place) == (activity.kind, activity.place):  # same kind and exchange
-            found[-1] = found[-1]._replace(end=activity.end)
+        if spans and (spans[-1].kind, spans[-1].place) == (activity.kind, activity.place):  # same kind and exchange
+            spans[-1] = spans[-1]._replace(end=activity.end)
         else:
-            found.append(activity)
-    return found
+            spans.append(activity)
+    return spans
 
 
 def _fill_gaps(activities: Sequence[Activity], record: Mapping[str, Any]) -> Iterator[Activity]:
@@ -230,62 +242,62 @@ def _fill_gaps(activities: Sequence[Activity], record: Mapping[str, Any]) -> Ite
 
     The gradient all-reduce comes after the last activity, or before messages that were postponed until then.
     """
-    held = _first_postponed(activities)  # index of the first postponed message
+    index = _first_postponed(activities)  # index of the first postponed message
     for number, activity in enumerate(activities):
         yield activity
         if number + 1 == len(activities):
             break
-        later = activities[number + 1]
-        if later.start - activity.end > _GAP_MS:
+        next_activity = activities[number + 1]
+        if next_activity.start - activity.end > _GAP_MS:
             # Unrecorded time between forward and backward is the loss, elsewhere dense layers.
-            turn = (activity.place and activity.place.direction, later.place and later.place.direction)
-            what = "reduce" if number + 1 == held else "loss" if turn == ("forward", "backward") else UNRECORDED
-            yield Activity(activity.rank, what, None, activity.end, later.start)
+            turn = (activity.place and activity.place.direction, next_activity.place and next_activity.place.direction)
+            kind = "reduce" if number + 1 == index else "loss" if turn == ("forward", "backward") else UNRECORDED
+            yield Activity(activity.rank, kind, None, activity.end, next_activity.start)
     end = activities[-1].end if activities else 0.0
-    for what in ("reduce", "optimizer") if held is None else ("optimizer",):  # durations without a recorded start
-        ms = 1e3 * record.get(f"{what}_s", 0.0)  # seconds -> ms
+    for kind in ("reduce", "optimizer") if index is None else ("optimizer",):  # durations without a recorded start
+        ms = 1e3 * record.get(f"{kind}_s", 0.0)  # seconds -> ms
         if ms > 0:
-            yield Activity(activities[-1].rank, what, None, end, end + ms)
+            yield Activity(activities[-1].rank, kind, None, end, end + ms)
             end += ms
 
 
 def _first_postponed(activities: Sequence[Activity]) -> int | None:
     """Return the index of the first activity after which rows are only encoded and posted; ``None`` if none is."""
     # indices of all other activities
-    computed = [number for number, activity in enumerate(activities) if activity.kind not in ("encode", "post")]
-    first = computed[-1] + 1 if computed else 0
-    return first if first < len(activities) else None
+    other_numbers = [number for number, activity in enumerate(activities) if activity.kind not in ("encode", "post")]
+    first_number = other_numbers[-1] + 1 if other_numbers else 0
+    return first_number if first_number < len(activities) else None
 
 
-def _messages(some: DataFrame, traffic: DataFrame, epoch: int, begin: float) -> tuple[WalkMessage, ...]:
+def _messages(timeline_rows: DataFrame, traffic: DataFrame, epoch: int, start_s: float) -> tuple[WalkMessage, ...]:
     """Join the recorded traffic with the times of posts and arrivals on the timeline."""
     arrivals = {  # (receiver, sender, exchange) -> start and end of the transfer
-        (int(row["rank"]), int(row["peer"]), _place(row)): _times(row, begin)
-        for row in some[some["what"] == "transfer"].to_dict("records")
+        (int(row["rank"]), int(row["peer"]), _place(row)): _times(row, start_s)
+        for row in timeline_rows[timeline_rows["what"] == "transfer"].to_dict("records")
     }
     posts = {  # (sender, exchange) -> time of the post
-        (int(row["rank"]), _place(row)): _times(row, begin)[0]
-        for row in some[some["what"] == "post"].to_dict("records")
+        (int(row["rank"]), _place(row)): _times(row, start_s)[0]
+        for row in timeline_rows[timeline_rows["what"] == "post"].to_dict("records")
     }
-    found, sent_now = [], set()
+    messages, sent_keys = [], set()
     for message in _recorded_messages(traffic[traffic["epoch"] == epoch]):
         receiver, sender, place = message.receiver, message.sender, message.place
         # On a GPU the timeline has only the last arrival of an exchange, without its sender (peer -1).
         times = arrivals.get((receiver, sender, place), arrivals.get((receiver, -1, place)))
         if times is None:
             continue
-        posted = posts.get((sender, place))
-        if posted is not None and posted <= times[1]:
-            found.append(replace(message, start=posted, end=times[1]))
-            sent_now.add((sender, place))
+        post_time = posts.get((sender, place))
+        if post_time is not None and post_time <= times[1]:
+            messages.append(replace(message, start=post_time, end=times[1]))
+            sent_keys.add((sender, place))
         else:  # posted after this arrival: the rows that arrived were sent in the epoch before
-            found.append(replace(message, start=times[0], end=times[1], timing="before"))
+            messages.append(replace(message, start=times[0], end=times[1], timing="before"))
     for message in _recorded_messages(traffic[traffic["epoch"] == epoch + 1]):
         key = (message.sender, message.place)
-        if key in posts and key not in sent_now:
+        if key in posts and key not in sent_keys:
             duration = message.end  # milliseconds, from the records of the next epoch
-            found.append(replace(message, start=posts[key], end=posts[key] + duration, timing="after"))
-    return tuple(sorted(found, key=lambda message: (message.start, message.sender, message.receiver)))
+            messages.append(replace(message, start=posts[key], end=posts[key] + duration, timing="after"))
+    return tuple(sorted(messages, key=lambda message: (message.start, message.sender, message.receiver)))
 
 
 def _recorded_messages(traffic: DataFrame) -> Iterator[WalkMessage]:
@@ -304,8 +316,8 @@ def _place(row: Mapping[Any, Any]) -> ExchangeKey:
     return ExchangeKey(int(row["layer"]), row["direction"], int(row["round"]))
 
 
-def _times(row: Mapping[Any, Any], begin: float) -> tuple[float, float]:
-    return float(1e3 * (row["start_s"] - begin)), float(1e3 * (row["end_s"] - begin))  # seconds -> ms
+def _times(row: Mapping[Any, Any], start_s: float) -> tuple[float, float]:
+    return float(1e3 * (row["start_s"] - start_s)), float(1e3 * (row["end_s"] - start_s))  # seconds -> ms
 
 
 def _check_rows(parts: Parts, messages: Iterable[WalkMessage], run: Run) -> None:
@@ -316,18 +328,18 @@ def _check_rows(parts: Parts, messages: Iterable[WalkMessage], run: Run) -> None
     for message in messages:
         # Backward, the same rows are sent in the opposite direction.
         pair = (message.sender, message.receiver)
-        most = max(routes.get(pair, 0), routes.get(pair[::-1], 0))
-        if message.num_rows > most:
+        max_rows = max(routes.get(pair, 0), routes.get(pair[::-1], 0))
+        if message.num_rows > max_rows:
             raise ValueError(
                 f"the partition of run {run.id} must have all rows that were sent, got {message.num_rows} from worker "
-                f"{pair[0]} to worker {pair[1]} and {most} in its cut; launch the run again"
+                f"{pair[0]} to worker {pair[1]} and {max_rows} in its cut; launch the run again"
             )
 
 
-def _spaced(times: Sequence[float], distance: float, last: float) -> list[float]:
+def _spaced(times: Sequence[float], distance: float, end: float) -> list[float]:
     """Return 0 and those times that are more than a distance after the one before and before the last."""
-    found = [0.0]
+    spaced_times = [0.0]
     for time in times:
-        if time - found[-1] > distance and last - time > distance:
-            found.append(time)
-    return found
+        if time - spaced_times[-1] > distance and end - time > distance:
+            spaced_times.append(time)
+    return spaced_times

@@ -113,8 +113,8 @@ class Stepped:
         """Draw the current step, with its numbers as a table."""
         raise NotImplementedError
 
-    def _move(self, by: int) -> bool:
-        number = self.number + by
+    def _move(self, distance: int) -> bool:
+        number = self.number + distance
         if not 1 <= number <= len(self.steps):
             return False
         self.go(number)
@@ -186,8 +186,8 @@ class StepControls:
         for control in (self.step, *follows):  # one observer for the step and all further controls
             control.observe(self._on_change, names="value")
         moves = widgets.HBox([*([self.play] if self.play else []), self.back, self.step, self.next])
-        scrolling = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
-        self.box = widgets.VBox([moves, *rows, self.words, self.figure.widget, scrolling, self.access])
+        table_box = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
+        self.box = widgets.VBox([moves, *rows, self.words, self.figure.widget, table_box, self.access])
         self.draw()  # draw once the box exists
 
     def apply(self) -> None:

@@ -68,8 +68,8 @@ class Attend(torch.autograd.Function):
         layer.schedule.run(step, layer.places["forward"])
         ctx.layer, ctx.slope = layer, slope
         z, halo = layer.products.operand(step.z), layer.products.operand(step.halo)
-        saved = (step.source, step.target, halo, step.halo_source, step.out, torch.cat(step.stats))
-        save_operands(ctx, z, a_source, a_target, *saved)
+        operands = (step.source, step.target, halo, step.halo_source, step.out, torch.cat(step.stats))
+        save_operands(ctx, z, a_source, a_target, *operands)
         return step.out
 
     @staticmethod

@@ -112,8 +112,8 @@ class Blocks:
         """Return the receive buffer of a round's block, ``(n, D)``: one of two that alternate, shared by all layers."""
         key = round % _SLOTS, columns
         if key not in self._rows:
-            most = int(self.shard.block_splits.max())  # rows of the largest block, so that one buffer fits all
-            self._rows[key] = self.wires.codec_of("forward").rows(most, columns, device)
+            max_rows = int(self.shard.block_splits.max())  # rows of the largest block, so that one buffer fits all
+            self._rows[key] = self.wires.codec_of("forward").rows(max_rows, columns, device)
         return self._rows[key][: self.ids[round].numel()]
 
     def matrices(self, adjacency: Adjacency, direction: str) -> list[Adjacency]:
@@ -164,8 +164,8 @@ class BlockAggregation:
         return self.blocks.timeline(what, self.place(direction, round) if self.context.training else None)
 
     def channel(self, direction: str, round: int) -> Channel:
-        once = direction == "forward" and self.keeps
-        return self.blocks.channel(self.place(direction, round), exact=not self.context.training, once=once)
+        is_sent_once = direction == "forward" and self.keeps
+        return self.blocks.channel(self.place(direction, round), exact=not self.context.training, once=is_sent_once)
 
 
 def columns_between(adjacency: Adjacency, first: int, last: int) -> Adjacency:

@@ -75,8 +75,8 @@ class Broadcast(ExchangePart):
         # P/c - 1 copies of each block within its process column, then an all-reduce of sums among c replicas.
         rows = (sizes.workers // c - 1 + 2 * (c - 1)) * sizes.num_nodes  # over all workers
         # Backward sends dY with O columns, from which both dX and dW follow; dW is needed for input features too.
-        back = [("backward", rows, look.out)] if look.needs_gradient or look.kind == "convolve" else []
-        return [("forward", rows, look.columns), *back]
+        backward_volumes = [("backward", rows, look.out)] if look.needs_gradient or look.kind == "convolve" else []
+        return [("forward", rows, look.columns), *backward_volumes]
 
     def join(
         self,
@@ -189,9 +189,9 @@ class BroadcastExchange(WorkerExchange):
         """Halo exchange for the gradients of attention, row by row."""
         return Boundary(self.blocks.shard, self.blocks.plain, lag=0, timeline=self.timeline, device=self._device)
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, reason: str) -> None:
         if self.blocks.shard.replication > 1:
-            raise ValueError(f"{why}, got {_no_softmax(self.blocks.shard.replication)}")
+            raise ValueError(f"{reason}, got {_no_softmax(self.blocks.shard.replication)}")
 
     def _look(
         self, adjacency: Adjacency, context: AggregationContext, *, fixed_weights: bool = True

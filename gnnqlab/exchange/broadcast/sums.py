@@ -62,9 +62,9 @@ class BlockSum:
         blocks, products = self.look.blocks, self.look.products
         with self.look.part("central", self.direction):
             if blocks.shard.row in blocks.stages:
-                own = self._matrices[blocks.stages.index(blocks.shard.row)]
+                own_block = self._matrices[blocks.stages.index(blocks.shard.row)]
                 # The own block overwrites ``out``; the others are added to it, round by round.
-                products.spmm(own, products.operand(self.x), out=self.out)
+                products.spmm(own_block, products.operand(self.x), out=self.out)
             else:
                 self.out.zero_()  # with replication the own block may be outside this worker's share of columns
 
@@ -105,10 +105,10 @@ class RowSum:
     def post(self, round: int) -> PendingRows:
         channel = self.look.channel(self.direction, self.look.blocks.first_row_round + round)
         # In place: partial sums are added to, and totals overwrite, the rows of this worker.
-        pending = channel.post(self.rows, self.rows, epoch=self.look.context.epoch)
+        pending_rows = channel.post(self.rows, self.rows, epoch=self.look.context.epoch)
         if round == _TOTALS:
             channel.as_received(self.rows)  # the master uses the decoded total too, so that all are identical
-        return pending
+        return pending_rows
 
     def independent(self) -> None:
         pass
@@ -128,25 +128,25 @@ def summed(look: BlockAggregation, direction: str, x: Tensor, rows_to_send: Tens
     transpose reverses the order: partial gradients are added first, and the results are partial again; their sum over
     the workers of a block is the gradient. Weight gradients are all-reduced over all workers anyway.
     """
-    place, replicated = look.place(direction), bool(look.blocks.rows_plans)
-    if replicated and direction == "backward":
+    place, is_replicated = look.place(direction), bool(look.blocks.rows_plans)
+    if is_replicated and direction == "backward":
         # The rounds overwrite their rows, and this gradient belongs to autograd.
         x = x.clone()
         look.schedule.run(RowSum(look, direction, x), place)
     step = BlockSum(look, direction, x, rows_to_send)
     look.schedule.run(step, place)
-    if replicated and direction == "forward":
+    if is_replicated and direction == "forward":
         look.schedule.run(RowSum(look, direction, step.out), place)
     return step.out
 
 
-def _forward(look: BlockAggregation, x: Tensor, before: Tensor | None) -> Tensor:
+def _forward(look: BlockAggregation, x: Tensor, rows_to_send: Tensor | None) -> Tensor:
     """Return ``A x``; sums of static rows are cached."""
     layer = look.context.layer
     if look.keeps and layer in look.blocks.sums:
         # Cloned, because the caller may modify its result in place.
         return look.blocks.sums[layer].clone()
-    sums = summed(look, "forward", x, before)
+    sums = summed(look, "forward", x, rows_to_send)
     if look.keeps:
         look.blocks.sums[layer] = sums.clone()
     return sums
@@ -197,8 +197,8 @@ class Convolve(torch.autograd.Function):
         self_gradient = None if self_weight is None else products.mm(x, y_gradient, transposed="a")
         if sums is not None:  # static input: its cached sums give dW without an exchange, and it needs no gradient
             return None, None, products.mm(sums, y_gradient, transposed="a"), gradient.sum(0), self_gradient, None
-        returned = summed(look, "backward", gradient)  # A^T dY, (N, O)
-        operand = products.operand(returned)
+        returned_gradient = summed(look, "backward", gradient)  # A^T dY, (N, O)
+        operand = products.operand(returned_gradient)
         weight_gradient = products.mm(x, operand, transposed="a")  # X^T (A^T dY), (D, O)
         if not ctx.needs_input_grad[0]:
             return None, None, weight_gradient, gradient.sum(0), self_gradient, None

@@ -101,16 +101,16 @@ class AttendForward:
 
     def _sampled(self, epoch: int) -> None:
         boundary, products = self.layer.boundary, self.layer.products
-        sampling, central = boundary.sampling, boundary.num_central
+        sampling, num_central = boundary.sampling, boundary.num_central
         if sampling.attention == "input":  # before the logits, which change too
             self.halo = self.halo * sampling.factor
         self.halo_source = self._halo_logits()
         # The two halves have different weights: owned neighbours count once, sampled ones w times.
-        self.out[central:], stats = attend_halves(
+        self.out[num_central:], stats = attend_halves(
             (sampling.owned_columns(self.adjacency), sampling.sampled_columns(self.adjacency, epoch)),
             (products.operand(self.z), self.halo_operand()),
             (self.source, self.halo_source),
-            self.target[central:],  # (M, K)
+            self.target[num_central:],  # (M, K)
             weight=_weight(sampling),
             slope=self.slope,
             products=products,
@@ -201,16 +201,16 @@ class AttendBackward:
 
     def _sampled(self, epoch: int) -> tuple[Tensor, Tensor]:
         boundary, sampling = self.layer.boundary, self.layer.boundary.sampling
-        sampled_matrix, central = sampling.sampled_columns(self.adjacency, epoch), boundary.num_central
-        packed = self.packed[central:].clone()  # (M, 4, K), a copy: the own columns need the unweighted reciprocal
-        packed[:, _RECIPROCAL] *= _weight(sampling)  # w as a factor of the attention coefficients
+        sampled_matrix, num_central = sampling.sampled_columns(self.adjacency, epoch), boundary.num_central
+        rows = self.packed[num_central:].clone()  # (M, 4, K), a copy: the own columns need the unweighted reciprocal
+        rows[:, _RECIPROCAL] *= _weight(sampling)  # w as a factor of the attention coefficients
         edge_gradients = self.source.new_empty(sampled_matrix.num_edges, self.source.shape[1])  # (E of the sample, K)
         gradients = self.layer.products.attend_columns(
             sampled_matrix,
             self.halo,
             self.halo_source,
-            packed,
-            self.layer.products.part(self.gradient, (central, boundary.num_owned)),
+            rows,
+            self.layer.products.part(self.gradient, (num_central, boundary.num_owned)),
             edge_gradients,
             columns=(0, sampled_matrix.num_columns),
             slope=self.slope,
@@ -245,8 +245,8 @@ class Attend(torch.autograd.Function):
         # The noise of saved rows is keyed by the node, so a node has the same saved codes on every worker.
         halo = products.saved(step.halo_operand(), ids, like=z)
         out = products.saved(step.out)
-        saved = (step.source, step.target, halo, step.halo_source, out, torch.cat(step.stats))
-        save_operands(ctx, z, a_source, a_target, *saved)
+        operands = (step.source, step.target, halo, step.halo_source, out, torch.cat(step.stats))
+        save_operands(ctx, z, a_source, a_target, *operands)
         return step.out
 
     @staticmethod

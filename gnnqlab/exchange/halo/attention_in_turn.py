@@ -53,7 +53,7 @@ class _Forward:
         return _fetch(self.layer, self.z, round)
 
     def independent(self) -> None:
-        central, products = self.layer.boundary.num_central, self.layer.products
+        num_central, products = self.layer.boundary.num_central, self.layer.products
         values = products.operand(self.z)
         with self.layer.part("central", "forward"):
             _, self.central_stats = products.attend_rows(
@@ -62,22 +62,22 @@ class _Forward:
                 self.source,
                 self.target,
                 slope=self.slope,
-                rows=(0, central),
-                out=self.out[:central],
+                rows=(0, num_central),
+                out=self.out[:num_central],
             )
         with self.layer.part("marginal", "forward"):  # start of the running softmax of marginal rows
-            owned = self.turns.owned(self.adjacency)
-            target = self.target[central:]  # (M, K)
-            self.partial_softmax = attended(owned, values, self.source, target, slope=self.slope, products=products)
+            matrix = self.turns.owned(self.adjacency)
+            target = self.target[num_central:]  # (M, K)
+            self.partial_softmax = attended(matrix, values, self.source, target, slope=self.slope, products=products)
 
     def wait(self, round: int, pending: PendingRows) -> None:
         rows = self.layer.count_rounded(pending.decode())
         self.halo = rows.view(rows.shape[0], *self.z.shape[1:])  # (H_k, K F) -> (H_k, K, F)
 
     def dependent(self, round: int) -> None:
-        central, products = self.layer.boundary.num_central, self.layer.products
+        num_central, products = self.layer.boundary.num_central, self.layer.products
         with self.layer.part("marginal", "forward"):
-            block, target = self.turns.block(self.adjacency, round), self.target[central:]
+            block, target = self.turns.block(self.adjacency, round), self.target[num_central:]
             logits = _logits(self.halo, self.a_source)  # (H_k, K)
             # Sums (M, K, F) and statistics (M, 2, K) over the edges from this owner's rows.
             part = attended(block, self.halo, logits, target, slope=self.slope, products=products)
@@ -85,7 +85,7 @@ class _Forward:
             del self.halo  # frees its memory for the next round
             # The softmax of marginal rows is complete only after the rows of the last owner.
             if round + 1 == self.rounds:
-                self.out[central:], stats = finished(self.partial_softmax)
+                self.out[num_central:], stats = finished(self.partial_softmax)
                 self.stats = torch.cat((self.central_stats, stats))  # (N, 2, K)
                 del self.partial_softmax
 
@@ -93,11 +93,11 @@ class _Forward:
 class _Backward:
     chained = False
 
-    def __init__(self, layer: LayerPlan, slope: float, saved: tuple[Operand, ...], gradient: Tensor) -> None:
+    def __init__(self, layer: LayerPlan, slope: float, operands: tuple[Operand, ...], gradient: Tensor) -> None:
         assert layer.adjacency is not None
         self.layer, self.adjacency, self.slope = layer, layer.adjacency, slope
         self.turns, self.rounds = _turns(layer), layer.rounds
-        self.z, self.values, self.a_source, self.a_target, self.source, target, out, stats = saved
+        self.z, self.values, self.a_source, self.a_target, self.source, target, out, stats = operands
         products = layer.products
         self.gradient = products.operand(gradient)
         self.packed = pack_rows(target, stats, products.dense(self.gradient), out)  # (N, 4, K)
@@ -131,21 +131,21 @@ class _Backward:
         halo_gradient = self.halo
         del self.halo
         plan, channel = turn.plans["backward"], layer.boundary.channel(layer.context, "backward")
-        size, last = self.out.flatten(1).shape, round + 1 == self.rounds
-        most = layer.schedule.depth
+        size, is_last_turn = self.out.flatten(1).shape, round + 1 == self.rounds
+        max_turns = layer.schedule.depth
         # Earlier messages had this turn's products to overlap with: receive them first, to free their buffers.
-        self._add_received(most - 1)
+        self._add_received(max_turns - 1)
         self._pending_gradients.append(
             channel.post(halo_gradient.flatten(1), size, epoch=layer.context.epoch, plan=plan)
         )
         del halo_gradient  # the message is an encoded copy
-        self._add_received(0 if last else most)
-        if last:
+        self._add_received(0 if is_last_turn else max_turns)
+        if is_last_turn:
             self._through_targets()
 
-    def _add_received(self, most: int) -> None:
-        """Add received gradients to the output until at most ``most`` turns are in flight."""
-        while len(self._pending_gradients) > max(most, 0):
+    def _add_received(self, max_turns: int) -> None:
+        """Add received gradients to the output until at most ``max_turns`` turns are in flight."""
+        while len(self._pending_gradients) > max(max_turns, 0):
             self._pending_gradients.popleft().decode(self.out.flatten(1))
 
     def _overwrite_with_gradients(self, rows: Tensor, column: int) -> None:

@@ -60,9 +60,9 @@ class Boundary:
             lag=lag,
         )
         """Samples of halo rows by epoch, with their weight."""
-        owned, central = shard.num_owned, shard.num_central
+        num_owned, num_central = shard.num_owned, shard.num_central
         in_turn = in_turn and shard.workers > 1
-        self.turns = PeerSchedule(self._plans, num_owned=owned, num_central=central) if in_turn else None
+        self.turns = PeerSchedule(self._plans, num_owned=num_owned, num_central=num_central) if in_turn else None
         """Turns, if rows are received from one worker at a time; else ``None``."""
         self._bytes: ByteBuffers = {}
         """Shared buffers of messages that are never in flight together: of all passes, or with stale rows only of
@@ -93,12 +93,12 @@ class Boundary:
     def channel(self, context: AggregationContext, direction: str) -> Channel:
         """Return the channel of an aggregation and direction; that of evaluation sends float32 and is not counted."""
         # Opened at first use: models decide which layers aggregate, and in which directions.
-        place, opened = ExchangeKey(context.layer, direction), self._channels if context.training else self._exact
+        place, channels = ExchangeKey(context.layer, direction), self._channels if context.training else self._exact
         if not context.training and self._ahead is not None:
             self._ahead.leave()  # preposted receives of a training pass may own the shared buffers
-        if place not in opened:
-            opened[place] = self._open(place, training=context.training)
-        return opened[place]
+        if place not in channels:
+            channels[place] = self._open(place, training=context.training)
+        return channels[place]
 
     def _open(self, place: ExchangeKey, *, training: bool) -> Channel:
         plan, stages = self._plans[place.direction], self.timeline.stages
@@ -121,10 +121,10 @@ class Boundary:
             return self.report_buffer(self.wires.codec_of("forward").rows(num_rows, columns, like.device))
         key = (layer, columns, buffer) if self._lag else (0, columns, 0)
         if key not in self._halos or self._halos[key].shape[0] < num_rows:
-            spare = num_rows // 16 if self.sampling.active else 0  # the next sample may be larger
+            spare_rows = num_rows // 16 if self.sampling.active else 0  # the next sample may be larger
             # The codec allocates, because the strides of the rows decide how fast it decodes them.
             codec = self.wires.codec_of("forward")
-            self._halos[key] = self.report_buffer(codec.rows(num_rows + spare, columns, like.device))
+            self._halos[key] = self.report_buffer(codec.rows(num_rows + spare_rows, columns, like.device))
         return self._halos[key][:num_rows]  # (num_rows, D), a view
 
     def turn_buffer(self, turn: PeerTurn, like: Tensor) -> Tensor:
@@ -157,10 +157,10 @@ class Boundary:
             halo = self.report_buffer(x.new_empty(self.num_halo, x.shape[1]))
             place = ExchangeKey(layer, "forward")
             phases = partial(self.timeline, place=place)
-            once = self.wires.exact_channel(place, self._plans["forward"], phases=phases, keeps_buffers=False)
-            self._once.append(once)  # listed, so that its bytes are counted
+            channel = self.wires.exact_channel(place, self._plans["forward"], phases=phases, keeps_buffers=False)
+            self._once.append(channel)  # listed, so that its bytes are counted
             # Without overlap: this happens once in the run.
-            once.post(x, halo, epoch=epoch).decode()
+            channel.post(x, halo, epoch=epoch).decode()
             self._static[layer] = halo
         return self._static[layer]
 
@@ -223,7 +223,7 @@ def plan_layer(
     # Static halo rows stay in memory for the whole run, so there is nothing to free after a turn.
     turns = None if sent_once else boundary.turns
     # Evaluation uses all rows, and static rows must be complete for all later epochs.
-    sampled = context.training and not sent_once and boundary.sampling.active
+    is_sampled = context.training and not sent_once and boundary.sampling.active
     return LayerPlan(
         boundary=boundary,
         adjacency=adjacency,
@@ -233,7 +233,7 @@ def plan_layer(
         sent_once=sent_once,
         turns=turns,
         rounds=1 if turns is None else len(turns.turns),
-        sample=context.epoch if sampled else None,
+        sample=context.epoch if is_sampled else None,
         drops_gradients=context.drop is not None and not boundary.owners_drop,
         places={direction: ExchangeKey(context.layer, direction) for direction in ("forward", "backward")},
     )

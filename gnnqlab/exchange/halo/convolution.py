@@ -51,9 +51,9 @@ class _Forward(SumForward):
         first = self.layer.boundary.num_central if self.layer.products.by_rows else 0
         self._project("marginal", first, self.layer.boundary.num_owned)
 
-    def _project(self, what: str, first: int, last: int) -> None:
+    def _project(self, part: str, first: int, last: int) -> None:
         products, rows, y = self.layer.products, (first, last), self.y[first:last]
-        with self.layer.part(what, "forward"):
+        with self.layer.part(part, "forward"):
             sums = products.part(products.operand(self.out, rows), rows)
             # Y = sums W + b, then + X W_self in place.
             products.addmm(self._bias, sums, products.weight(self._weight), out=y)  # (n, D) -> (n, O)
@@ -65,8 +65,10 @@ class _Forward(SumForward):
 class _Backward(SumBackward):
     """Backward step: the gradient of the sums of marginal rows first, then the base class, then weights."""
 
-    def __init__(self, layer: LayerPlan, gradient: Tensor, sampled_in: int | None, saved: tuple[Operand, ...]) -> None:
-        self._sums, self._weight, self._self_weight, self._x = saved
+    def __init__(
+        self, layer: LayerPlan, gradient: Tensor, sampled_in: int | None, operands: tuple[Operand, ...]
+    ) -> None:
+        self._sums, self._weight, self._self_weight, self._x = operands
         # The gradient of the sums, dY W^T, is filled by blocks of rows: marginal ones first.
         super().__init__(layer, gradient.new_empty(self._sums.shape), sampled_in)  # (N, D)
         self._y_gradient = gradient
@@ -116,8 +118,8 @@ def _projected(
 ) -> Tensor:
     """Recompute the products from saved sums, by the same blocks of rows, so that results are identical."""
     y, products = sums.new_empty(sums.shape[0], weight.shape[1]), layer.products
-    central = layer.boundary.num_central if products.by_rows else 0
-    for block in (slice(0, central), slice(central, layer.boundary.num_owned)):
+    num_central = layer.boundary.num_central if products.by_rows else 0
+    for block in (slice(0, num_central), slice(num_central, layer.boundary.num_owned)):
         products.addmm(bias, sums[block], weight, out=y[block])
         if x is not None and self_weight is not None:
             products.addmm(y[block], x[block], self_weight, out=y[block])
@@ -148,18 +150,20 @@ class Convolve(torch.autograd.Function):
         save_operands(ctx, sums, products.weight(weight), *self_operands)
         if layer.context.remakes is not None:
             step.register_recompute()
-            own = x if with_self else None
-            if own is not None:
-                layer.context.remakes.fix(own)
-            layer.context.remakes.register(step.y, partial(_projected, layer), step.out, weight, bias, own, self_weight)
+            own_rows = x if with_self else None
+            if own_rows is not None:
+                layer.context.remakes.fix(own_rows)
+            layer.context.remakes.register(
+                step.y, partial(_projected, layer), step.out, weight, bias, own_rows, self_weight
+            )
         return step.y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, saved = gradients[0].contiguous(), saved_operands(ctx)
+        gradient, operands = gradients[0].contiguous(), saved_operands(ctx)
         if not ctx.needs_input_grad[0]:  # input features: gradients of halo rows are not needed
             with ctx.layer.boundary.timeline("central"):  # no exchange, so no exchange key
-                return None, None, *weight_gradients(ctx.layer.products, gradient, saved[0], saved[3]), None
-        step = _Backward(ctx.layer, gradient, ctx.sampled_in, saved)
+                return None, None, *weight_gradients(ctx.layer.products, gradient, operands[0], operands[3]), None
+        step = _Backward(ctx.layer, gradient, ctx.sampled_in, operands)
         ctx.layer.schedule.run(step, ctx.layer.places["backward"])
         return step.out, step.home, *step.weight_gradients, None

@@ -43,8 +43,8 @@ class Halo(ExchangePart):
 
     def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return the volume of an aggregation: halo rows forward and, if rows need a gradient, backward."""
-        back = [("backward", sizes.copies, look.columns)] if look.needs_gradient else []
-        return [("forward", sizes.copies, look.columns), *back]
+        backward_volumes = [("backward", sizes.copies, look.columns)] if look.needs_gradient else []
+        return [("forward", sizes.copies, look.columns), *backward_volumes]
 
     def join(
         self,

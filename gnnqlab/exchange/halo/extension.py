@@ -25,13 +25,13 @@ class Extend(torch.autograd.Function):
         out = x.new_empty(boundary.num_owned + boundary.num_halo, x.shape[1])  # (N + H, D)
         # Without a sampler, halo rows are received directly into the output.
         halo = out[boundary.num_owned :]
-        received = halo if sample is None else x.new_empty(boundary.sampling.num_rows(sample), x.shape[1])
+        received_rows = halo if sample is None else x.new_empty(boundary.sampling.num_rows(sample), x.shape[1])
         channel, plan = boundary.channel(context, "forward"), layer.plan("forward", sample)
-        pending = channel.post(x, received, epoch=context.epoch, plan=plan, sampled_in=sample)
+        pending_rows = channel.post(x, received_rows, epoch=context.epoch, plan=plan, sampled_in=sample)
         out[: boundary.num_owned] = x  # copied while halo rows are in flight
-        pending.decode()
+        pending_rows.decode()
         if sample is not None:  # (K, D) -> (H, D)
-            halo.zero_().index_copy_(0, boundary.sampling.rows(sample), received.mul_(boundary.sampling.factor))
+            halo.zero_().index_copy_(0, boundary.sampling.rows(sample), received_rows.mul_(boundary.sampling.factor))
         return out
 
     @staticmethod
@@ -44,5 +44,5 @@ class Extend(torch.autograd.Function):
         if sample is not None:
             halo = halo[boundary.sampling.rows(sample)].mul_(boundary.sampling.factor)  # (H, D) -> (K, D), times 1/p
         channel, plan = boundary.channel(context, "backward"), layer.plan("backward", sample)
-        pending = channel.post(halo, out, epoch=context.epoch, plan=plan, sampled_in=sample, still=True)
-        return pending.decode(), None
+        pending_rows = channel.post(halo, out, epoch=context.epoch, plan=plan, sampled_in=sample, still=True)
+        return pending_rows.decode(), None

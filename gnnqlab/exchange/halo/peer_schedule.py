@@ -85,17 +85,17 @@ def _turn(plans: dict[str, Plan], k: int) -> PeerTurn:
     route = forward.from_peer(source)
     assert route.first is not None, "a halo is grouped by owner"
     # A turn has a buffer of its own, (H_k, D), so its rows are numbered from 0.
-    received = _from_zero(route)
+    receive_route = _from_zero(route)
     return PeerTurn(
         first=route.first,
         stop=route.first + route.num_rows,
         plans={
-            "forward": replace(forward, send=(forward.to_peer(target),), receive=(received,)),
-            "backward": replace(backward, send=(received,), receive=(backward.from_peer(target),)),
+            "forward": replace(forward, send=(forward.to_peer(target),), receive=(receive_route,)),
+            "backward": replace(backward, send=(receive_route,), receive=(backward.from_peer(target),)),
         },
     )
 
 
 def _from_zero(route: Route) -> Route:
-    renumbered: Tensor = torch.arange(route.num_rows, device=route.rows.device)  # (H_k,) int64
-    return replace(route, rows=renumbered, first=0)
+    positions: Tensor = torch.arange(route.num_rows, device=route.rows.device)  # (H_k,) int64
+    return replace(route, rows=positions, first=0)

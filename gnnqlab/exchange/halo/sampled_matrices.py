@@ -57,21 +57,21 @@ def select_columns(adjacency: Adjacency, first_row: int, columns: Tensor, factor
         >>> kept.indptr.tolist(), kept.indices.tolist(), kept.weights.tolist()
         ([0, 1], [0], [10.0])
     """
-    whole, columns = adjacency.transposed, columns.to(adjacency.device)
-    first = whole.indptr[columns]  # (K,) first edge of each column in the transpose
-    counts = whole.indptr[columns + 1] - first
+    transpose, columns = adjacency.transposed, columns.to(adjacency.device)
+    first_edges = transpose.indptr[columns]  # (K,) first edge of each column in the transpose
+    counts = transpose.indptr[columns + 1] - first_edges
     indptr = torch.zeros(columns.numel() + 1, dtype=torch.int64, device=columns.device)  # (K + 1,)
     torch.cumsum(counts, 0, out=indptr[1:])
     num_edges = int(indptr[-1])  # on a GPU the only synchronization, once per epoch
     # Edge indices into the whole transpose: consecutive within a column, with an offset per column.
     edges = torch.arange(num_edges, device=columns.device)
-    edges += torch.repeat_interleave(first - indptr[:-1], counts, output_size=num_edges)
-    indices = whole.indices[edges] - first_row  # (E of the sample,) row of each edge, from 0
-    if whole.weights is None:
+    edges += torch.repeat_interleave(first_edges - indptr[:-1], counts, output_size=num_edges)
+    indices = transpose.indices[edges] - first_row  # (E of the sample,) row of each edge, from 0
+    if transpose.weights is None:
         weights = torch.full((num_edges,), factor, device=columns.device)
     else:
-        weights = whole.weights[edges].mul_(factor)
-    turned = Adjacency.of_checked(indptr, indices, weights, num_columns=adjacency.num_rows - first_row)
+        weights = transpose.weights[edges].mul_(factor)
+    selected_transpose = Adjacency.of_checked(indptr, indices, weights, num_columns=adjacency.num_rows - first_row)
     # The transpose of the transpose is the matrix; both are cached, because backward needs the other one.
-    plain = turned.transposed
-    return Adjacency.of_checked(*plain.csr, num_columns=columns.numel(), turned=turned)
+    matrix = selected_transpose.transposed
+    return Adjacency.of_checked(*matrix.csr, num_columns=columns.numel(), turned=selected_transpose)

@@ -97,7 +97,7 @@ class Sampling:
     def _sample(self, epoch: int) -> _Sample:
         if epoch not in self._samples:
             # Stale rows, and their gradients, need the sample of the epoch in which they were sent.
-            self._samples = {old: sample for old, sample in self._samples.items() if old >= epoch - self._lag}
+            self._samples = {key: sample for key, sample in self._samples.items() if key >= epoch - self._lag}
             self._samples[epoch] = self._draw(epoch)
         return self._samples[epoch]
 
@@ -111,14 +111,14 @@ class Sampling:
         for peer in sorted(halo):
             end = first + halo[peer].num_rows
             # Without gaps, because rows that were not sampled take no memory.
-            renumbered = torch.arange(first, end, device=halo[peer].rows.device)
-            halo[peer], first = replace(halo[peer], rows=renumbered, first=first), end
+            positions = torch.arange(first, end, device=halo[peer].rows.device)
+            halo[peer], first = replace(halo[peer], rows=positions, first=first), end
         # Back in the order of the plan, which starts with the next rank, so that not all workers begin with rank 0.
-        received = tuple(halo[route.peer] for route in forward.receive)
+        receive_routes = tuple(halo[route.peer] for route in forward.receive)
         return _Sample(
             plans={
-                "forward": replace(forward, send=boundary, receive=received),
-                "backward": replace(backward, send=received, receive=boundary),
+                "forward": replace(forward, send=boundary, receive=receive_routes),
+                "backward": replace(backward, send=receive_routes, receive=boundary),
             },
             rows=torch.cat(rows) if rows else torch.zeros(0, dtype=torch.int64),  # (K,) int64
         )

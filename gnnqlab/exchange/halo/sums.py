@@ -71,21 +71,21 @@ class SumForward:
 
     def independent(self) -> None:
         layer, boundary, products = self.layer, self.layer.boundary, self.layer.products
-        central = boundary.num_central
+        num_central = boundary.num_central
         # Central rows are complete here; with a sampler or turns, marginal rows get their owned neighbours here too.
         with layer.part("central", "forward"):
-            products.spmm(self.adjacency, products.operand(self.x), rows=(0, central), out=self.out[:central])
+            products.spmm(self.adjacency, products.operand(self.x), rows=(0, num_central), out=self.out[:num_central])
         if layer.sample is not None:
             with layer.part("marginal", "forward"):
-                owned = boundary.sampling.owned_columns(self.adjacency)  # (M, N)
-                products.spmm(owned, products.operand(self.x), out=self.out[central:])
+                owned_columns = boundary.sampling.owned_columns(self.adjacency)  # (M, N)
+                products.spmm(owned_columns, products.operand(self.x), out=self.out[num_central:])
                 boundary.sampling.sampled_columns(
                     self.adjacency, layer.sample
                 )  # build the sampled matrix during the transfer
         elif layer.turns is not None:
             with layer.part("marginal", "forward"):
-                owned = layer.turns.owned(self.adjacency)  # (M, N)
-                products.spmm(owned, products.operand(self.x), out=self.out[central:])
+                owned_columns = layer.turns.owned(self.adjacency)  # (M, N)
+                products.spmm(owned_columns, products.operand(self.x), out=self.out[num_central:])
 
     def wait(self, round: int, pending: PendingRows) -> None:
         self.halo, self.sampled_in = self.layer.count_rounded(pending.decode()), pending.sampled_in
@@ -148,8 +148,8 @@ class SumBackward:
             else:
                 sampled_matrix = boundary.sampling.sampled_columns(self.adjacency, self.sampled_in)  # (M, K)
                 # Only marginal rows have edges from halo nodes: (N, D) -> (M, D).
-                marginal = products.part(self._operand(), (boundary.num_central, boundary.num_owned))
-                products.spmm(sampled_matrix, marginal, transposed=True, out=self.halo_gradient)
+                marginal_rows = products.part(self._operand(), (boundary.num_central, boundary.num_owned))
+                products.spmm(sampled_matrix, marginal_rows, transposed=True, out=self.halo_gradient)
             if layer.drops_gradients:  # the owner uses the gradient one epoch later, with another mask
                 self.halo_gradient = layer.dropped(self.halo_gradient, self.sampled_in)
 

@@ -103,9 +103,9 @@ class AdaptivePipeline(Schedule):
             >>> AdaptivePipeline(bound=1).exposed([3.0, 1.0], [2.0, 2.0], 3.5)
             0.75
         """
-        stale = Pipelined().exposed(under_way, beside, computing)
-        fresh = Overlapped().exposed(under_way, beside, computing)
-        return (self.bound * stale + fresh) / (self.bound + 1)
+        stale_time = Pipelined().exposed(under_way, beside, computing)
+        fresh_time = Overlapped().exposed(under_way, beside, computing)
+        return (self.bound * stale_time + fresh_time) / (self.bound + 1)
 
 
 class Pipeline(Runner):
@@ -141,20 +141,20 @@ class Pipeline(Runner):
         is_started = False
         for round_ in range(step.rounds):
             key = place._replace(round=round_)
-            earlier = self._under_way.pop(key, None)
-            if earlier is None or self.is_fresh:
-                if earlier is not None:
-                    earlier.wait()  # not used, but its transfer occupies buffers
+            earlier_rows = self._under_way.pop(key, None)
+            if earlier_rows is None or self.is_fresh:
+                if earlier_rows is not None:
+                    earlier_rows.wait()  # not used, but its transfer occupies buffers
                 # A fresh exchange stays pending: the next epoch may use it as stale rows.
-                pending = self._under_way[key] = step.post(round_)
+                pending_rows = self._under_way[key] = step.post(round_)
                 if not is_started:  # once per step, in the first round
                     step.independent()
-                step.wait(round_, pending)
+                step.wait(round_, pending_rows)
                 step.dependent(round_)
             else:
                 if not is_started:
                     step.independent()
-                step.wait(round_, self._smoothed(key, earlier))
+                step.wait(round_, self._smoothed(key, earlier_rows))
                 if place.direction == "backward":
                     self._delay(step, key)
                 else:
@@ -168,14 +168,14 @@ class Pipeline(Runner):
         All workers wait for the all-reduce of weight gradients at the end of an epoch, while these messages have a
         whole epoch to be received: posted earlier, they would delay the all-reduce on the same link.
         """
-        delayed, self._delayed = self._delayed, []
-        for post in delayed:
+        delayed_posts, self._delayed = self._delayed, []
+        for post in delayed_posts:
             post()
 
     def drain(self) -> None:
         # Every message that a peer has sent must be received, or the peer could wait for ever.
-        for pending in self._under_way.values():
-            pending.wait()
+        for pending_rows in self._under_way.values():
+            pending_rows.wait()
         self._under_way.clear()
 
     def _delay(self, step: Step, key: ExchangeKey) -> None:
@@ -184,16 +184,16 @@ class Pipeline(Runner):
 
         self._delayed.append(post)
 
-    def _smoothed(self, place: ExchangeKey, earlier: PendingRows) -> PendingRows:
+    def _smoothed(self, place: ExchangeKey, earlier_rows: PendingRows) -> PendingRows:
         smoothing = self._smoothing[place.direction]
         if smoothing == 0.0:
-            return earlier
-        rows = earlier.decode()
+            return earlier_rows
+        rows = earlier_rows.decode()
         mean = self._means.get(place)
         # lerp(r, m, γ) = r + γ (m - r) = γ m + (1 - γ) r
         # A new tensor: the receive buffer that ``rows`` may be a view of is overwritten by the next message.
         self._means[place] = rows.clone() if mean is None else torch.lerp(rows, mean, smoothing)
-        return _SmoothedRows(self._means[place], earlier)
+        return _SmoothedRows(self._means[place], earlier_rows)
 
 
 class _SmoothedRows:

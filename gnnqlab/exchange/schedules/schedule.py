@@ -189,16 +189,16 @@ class Overlapped(_Stateless):
     def run(self, step: Step, place: ExchangeKey | None = None) -> None:
         step.prepare()
         # Post before computing, so that the transfer hides behind the products without remote rows (AdaQP Fig. 7).
-        pending = step.post(0)
+        pending_rows = step.post(0)
         step.independent()
         for round_ in range(step.rounds):
-            step.wait(round_, pending)
-            more = round_ + 1 < step.rounds
-            if more and not step.chained:  # prefetch the next round during this round's products
-                pending = step.post(round_ + 1)
+            step.wait(round_, pending_rows)
+            has_next_round = round_ + 1 < step.rounds
+            if has_next_round and not step.chained:  # prefetch the next round during this round's products
+                pending_rows = step.post(round_ + 1)
             step.dependent(round_)
-            if more and step.chained:  # only now are the rows to send computed
-                pending = step.post(round_ + 1)
+            if has_next_round and step.chained:  # only now are the rows to send computed
+                pending_rows = step.post(round_ + 1)
 
     def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
         """Return the transfer time that exceeds the products of the same exchange.

@@ -85,5 +85,5 @@ class Sequential(Schedule, Runner):
             >>> Sequential(depth=0).exposed([3.0], [2.0], 10.0), Sequential(depth=1).exposed([3.0], [2.0], 10.0)
             (3.0, 1.0)
         """
-        equivalent = Synchronous() if self.depth == 0 else Overlapped()
-        return equivalent.exposed(under_way, beside, computing)
+        schedule = Synchronous() if self.depth == 0 else Overlapped()
+        return schedule.exposed(under_way, beside, computing)

@@ -43,12 +43,12 @@ class StalenessSwitch(Adaptive):
         # The first epoch is always fresh, although ``is_fresh`` is not set: no earlier rows exist.
         self._stale = 0 if self.pipeline.is_fresh or epoch == 0 else self._stale + 1
         is_late = self._stale >= self.bound
-        fresh = verdict.careful or is_late
-        if fresh != self.pipeline.is_fresh:
-            bounded = f"{self._stale} stale epochs in a row, {self.bound} are allowed"
-            what = "fresh rows" if fresh else "rows of the epoch before"
-            self.decisions.append(verdict.entry(epoch, what, bounded if is_late and not verdict.careful else ""))
-        self.pipeline.is_fresh = fresh
+        is_fresh = verdict.careful or is_late
+        if is_fresh != self.pipeline.is_fresh:
+            reason = f"{self._stale} stale epochs in a row, {self.bound} are allowed"
+            decision = "fresh rows" if is_fresh else "rows of the epoch before"
+            self.decisions.append(verdict.entry(epoch, decision, reason if is_late and not verdict.careful else ""))
+        self.pipeline.is_fresh = is_fresh
 
     def entries(self) -> Sequence[Entry]:
         entries, self.decisions[:] = list(self.decisions), []

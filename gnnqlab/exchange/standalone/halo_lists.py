@@ -61,21 +61,21 @@ def agree(
     # A fault is sent like any result, because an error on one rank alone would leave the others waiting.
     fault = _fault(send, receive, num_rows, ids, rank, workers, seed)
     if fault:
-        own = Lists((), (), 0, False, 0, transport, fault)
+        own_lists = Lists((), (), 0, False, 0, transport, fault)
     else:
         counts = tuple(rows.numel() for rows in send)
         if num_rows is None:
             num_rows = max((int(rows.max()) + 1 for rows in send if rows.numel()), default=0)
-        own = Lists(counts, tuple(receive), num_rows, ids is not None, seed, transport)
-    all_lists = [own]
+        own_lists = Lists(counts, tuple(receive), num_rows, ids is not None, seed, transport)
+    all_lists = [own_lists]
     if workers > 1:
         received_lists: list[Lists | None] = [None] * workers
-        dist.all_gather_object(received_lists, own, group=group)
+        dist.all_gather_object(received_lists, own_lists, group=group)
         all_lists = [lists for lists in received_lists if lists is not None]
     # Every rank has all lists, so all raise the same error, that of the lowest rank.
-    for other, lists in enumerate(all_lists):
+    for lists_rank, lists in enumerate(all_lists):
         if lists.fault:
-            raise ValueError(f"rank {other}: {lists.fault}")
+            raise ValueError(f"rank {lists_rank}: {lists.fault}")
     _compare(all_lists)
     return all_lists
 
@@ -113,11 +113,11 @@ def _fault(
             continue
         if rows.dim() != 1 or not _is_integer(rows):
             return f"rows to send must be integers (n,), got {rows.dtype} {tuple(rows.shape)} for rank {peer}"
-        least, most = int(rows.min()), int(rows.max())
-        if least < 0 or (num_rows is not None and most >= num_rows):
-            wrong = least if least < 0 else most
+        smallest_row, largest_row = int(rows.min()), int(rows.max())
+        if smallest_row < 0 or (num_rows is not None and largest_row >= num_rows):
+            invalid_row = smallest_row if smallest_row < 0 else largest_row
             end = "N" if num_rows is None else num_rows
-            return f"rows to send must be in [0, {end}), got {wrong} for rank {peer}; use row indices of x"
+            return f"rows to send must be in [0, {end}), got {invalid_row} for rank {peer}; use row indices of x"
         # Two copies of a row would have the same noise, so their errors would not be independent.
         values, times = rows.unique(return_counts=True)
         if values.numel() < rows.numel():
@@ -137,18 +137,18 @@ def _compare(all_lists: Sequence[Lists]) -> None:
     for name in ("seed", "transport", "own_ids"):
         values = [getattr(lists, name) for lists in all_lists]
         if len(set(values)) > 1:
-            other = next(rank for rank, value in enumerate(values) if value != values[0])
-            what = "use of ids" if name == "own_ids" else name
+            peer = next(rank for rank, value in enumerate(values) if value != values[0])
+            subject = "use of ids" if name == "own_ids" else name
             raise ValueError(
-                f"{what} must be the same on all ranks, got {values[0]!r} on rank 0, {values[other]!r} on rank {other}"
+                f"{subject} must be the same on all ranks, got {values[0]!r} on rank 0, {values[peer]!r} on rank {peer}"
             )
     # Each pair: what one rank sends must be what the other expects.
     for sender, lists in enumerate(all_lists):
         for receiver, count in enumerate(lists.send):
-            expected = all_lists[receiver].receive[sender]
-            if count != expected:
+            length = all_lists[receiver].receive[sender]
+            if count != length:
                 raise ValueError(
                     f"send and receive must match: rank {sender} sends {count} rows to rank {receiver}, which expects "
-                    f"{expected}; set receive[{sender}] on rank {receiver} to the length of send[{receiver}] on rank "
+                    f"{length}; set receive[{sender}] on rank {receiver} to the length of send[{receiver}] on rank "
                     f"{sender}"
                 )

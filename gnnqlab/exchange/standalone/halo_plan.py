@@ -117,9 +117,9 @@ class HaloPlan:
         """
         fits = x.dim() == 2 and (x.shape[0] == self.num_rows or (self._takes_more and x.shape[0] > self.num_rows))
         if not fits or not x.is_floating_point():
-            least = "at least " if self._takes_more else ""
+            prefix = "at least " if self._takes_more else ""
             raise ValueError(
-                f"rank {self.rank}: x must have {least}{self.num_rows} rows (N, D) of a floating type, got {x.dtype} "
+                f"rank {self.rank}: x must have {prefix}{self.num_rows} rows (N, D) of a floating type, got {x.dtype} "
                 f"{tuple(x.shape)}; create a new HaloPlan if the rows of a rank change"
             )
         if self._over_nccl and x.device.type != "cuda":
@@ -154,9 +154,11 @@ class HaloPlan:
     def _plan(self, direction: str, device: torch.device) -> Plan:
         """Return the plan of a direction: send own rows and receive halo rows, or send and receive their gradients."""
         if (direction, device) not in self._plans:
-            own = tuple(Route(peer, rows.to(device), ids.to(device), None) for peer, (rows, ids) in self._sent.items())
+            own_routes = tuple(
+                Route(peer, rows.to(device), ids.to(device), None) for peer, (rows, ids) in self._sent.items()
+            )
             halo = tuple(self._halo_route(peer, device) for peer in self._peers)
-            send, receive = (own, halo) if direction == "forward" else (halo, own)
+            send, receive = (own_routes, halo) if direction == "forward" else (halo, own_routes)
             # Gradients of a row sent to several peers are added.
             plan = Plan(self.rank, self.workers, send=send, receive=receive, accumulate=direction == "backward")
             self._plans[direction, device] = plan
@@ -172,12 +174,14 @@ class HaloPlan:
         Both ends need the ids of a row, because they key its rounding noise.
         """
         device = torch.device("cuda" if self._over_nccl else "cpu")
-        sent = {peer: ids.to(device) for peer, (_, ids) in self._sent.items()}
+        sent_ids = {peer: ids.to(device) for peer, (_, ids) in self._sent.items()}
         # NCCL sends device memory only, also for these few ids.
-        received = {peer: torch.empty(receive[peer], dtype=torch.int64, device=device) for peer in self._peers}
-        sends, receives = ({peer: ids.view(torch.uint8) for peer, ids in ids_of.items()} for ids_of in (sent, received))
+        received_ids = {peer: torch.empty(receive[peer], dtype=torch.int64, device=device) for peer in self._peers}
+        sends, receives = (
+            {peer: ids.view(torch.uint8) for peer, ids in ids_of.items()} for ids_of in (sent_ids, received_ids)
+        )
         self._transport.post(sends, receives).wait()
-        return {peer: ids.cpu() for peer, ids in received.items()}
+        return {peer: ids.cpu() for peer, ids in received_ids.items()}
 
 
 def _rank_and_size(group: dist.ProcessGroup | None) -> tuple[int, int]:

@@ -95,15 +95,15 @@ class _ExchangeRows(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        own = gradient.new_zeros(ctx.num_rows, gradient.shape[1])  # (H, D) -> (N, D)
-        return _transfer(ctx.backward_channel, gradient.contiguous(), own, ctx.epoch), None, None, None, None
+        own_gradient = gradient.new_zeros(ctx.num_rows, gradient.shape[1])  # (H, D) -> (N, D)
+        return _transfer(ctx.backward_channel, gradient.contiguous(), own_gradient, ctx.epoch), None, None, None, None
 
 
 def _transfer(channel: Channel, x: Tensor, out: Tensor, epoch: int) -> Tensor:
-    pending = channel.post(x, out, epoch=epoch)
+    pending_rows = channel.post(x, out, epoch=epoch)
     if x.is_cuda:
         raise_refused(x.device)  # CUDA kernels only record non-finite rows; this check raises the error
-    out = pending.decode()
+    out = pending_rows.decode()
     # No trainer reads the records of messages, and they would accumulate.
     channel.arrivals.clear()
     return out

@@ -131,18 +131,18 @@ class RowGather:
         Raises:
             ValueError: if a node is neither.
         """
-        found = self._local[ids]  # (n,) int64, -1 for remote nodes until below
+        places = self._local[ids]  # (n,) int64, -1 for remote nodes until below
         for peer in self._peers:
-            remote = (self._owner[ids] == peer).nonzero().flatten()
-            positions, is_known = _find(self._wanted.receive[peer], ids[remote])
+            remote_indices = (self._owner[ids] == peer).nonzero().flatten()
+            positions, is_known = _find(self._wanted.receive[peer], ids[remote_indices])
             if not bool(is_known.all()):
-                unknown = int(ids[remote][~is_known][0])
+                unknown_id = int(ids[remote_indices][~is_known][0])
                 raise ValueError(
-                    f"rank {self.rank}: nodes must be its own or fetched in every pass, got node {unknown} of rank "
+                    f"rank {self.rank}: nodes must be its own or fetched in every pass, got node {unknown_id} of rank "
                     f"{peer}; distribute the links again"
                 )
-            found[remote] = self._firsts[peer] + positions
-        return found
+            places[remote_indices] = self._firsts[peer] + positions
+        return places
 
     def __call__(self, rows: Tensor, shared: Tensor, look: AggregationContext) -> GatheredRows:
         """Gather remote rows; collective over all workers.
@@ -174,36 +174,36 @@ class RowGather:
             self._channels[key] = make(place, plan, phases=phases, buffers=self._buffers[messages.round])
         return self._channels[key]
 
-    def _plan_pass(self, shared: Tensor) -> _PassPlan:
-        """Plan the messages of a pass; cached while ``shared`` is the same tensor."""
-        if self._last_plan is not None and self._last_plan.shared is shared:
+    def _plan_pass(self, shared_ids: Tensor) -> _PassPlan:
+        """Plan the messages of a pass; cached while ``shared_ids`` is the same tensor."""
+        if self._last_plan is not None and self._last_plan.shared is shared_ids:
             return self._last_plan
-        wanted, owners, places = self._wanted, self._owner[shared], self._local[shared]
-        own_ids, first = shared[owners == self.rank], self._num_fixed  # shared rows of this worker, in common order
+        fixed_rows, owners, places = self._wanted, self._owner[shared_ids], self._local[shared_ids]
+        own_ids, first = shared_ids[owners == self.rank], self._num_fixed  # shared rows of this worker, in common order
         # Shared rows that a peer fetches in every pass anyway are not sent twice.
         send, receive = {}, {}
         for peer in self._peers:
-            _, is_known = _find(wanted.send[peer], own_ids)
+            _, is_known = _find(fixed_rows.send[peer], own_ids)
             send[peer] = self._local[own_ids[~is_known]], own_ids[~is_known]
         for peer in sorted(self._peers):
-            remote = (owners == peer).nonzero().flatten()
-            positions, is_known = _find(wanted.receive[peer], shared[remote])
+            remote_indices = (owners == peer).nonzero().flatten()
+            positions, is_known = _find(fixed_rows.receive[peer], shared_ids[remote_indices])
             # Rows of every pass have a fixed place; the others follow after all fixed rows.
-            places[remote[is_known]] = self._firsts[peer] + positions[is_known]
-            others = remote[~is_known]
-            places[others] = torch.arange(first, first + others.numel())
+            places[remote_indices[is_known]] = self._firsts[peer] + positions[is_known]
+            pass_indices = remote_indices[~is_known]
+            places[pass_indices] = torch.arange(first, first + pass_indices.numel())
             # Routes count from the first row after those of this worker, as ``out`` is sliced in `_Fetch`.
-            receive[peer] = places[others] - self._num_owned, shared[others]
-            first += others.numel()
+            receive[peer] = places[pass_indices] - self._num_owned, shared_ids[pass_indices]
+            first += pass_indices.numel()
         # At this point ``send`` and ``receive`` hold only the rows that are not fetched in every pass.
-        rounded: tuple[_Messages, ...] = ()
+        rounded_messages: tuple[_Messages, ...] = ()
         if self._rounds:
-            rounded = self._fixed, self._messages(send, receive, exact=True, round=1)
+            rounded_messages = self._fixed, self._messages(send, receive, exact=True, round=1)
         for peer in self._peers:
-            send[peer] = _concatenate((self._sent[peer], wanted.send[peer]), send[peer])
-            receive[peer] = _concatenate((self._fixed_rows(peer), wanted.receive[peer]), receive[peer])
-        exact = (self._messages(send, receive, exact=True),)
-        self._last_plan = _PassPlan(shared, exact, rounded, places.to(self._device), first)
+            send[peer] = _concatenate((self._sent[peer], fixed_rows.send[peer]), send[peer])
+            receive[peer] = _concatenate((self._fixed_rows(peer), fixed_rows.receive[peer]), receive[peer])
+        exact_messages = (self._messages(send, receive, exact=True),)
+        self._last_plan = _PassPlan(shared_ids, exact_messages, rounded_messages, places.to(self._device), first)
         return self._last_plan
 
     def _fixed_rows(self, peer: int) -> Tensor:
@@ -213,16 +213,16 @@ class RowGather:
 
     def _messages(self, send: dict[int, _Rows], receive: dict[int, _Rows], *, exact: bool, round: int = 0) -> _Messages:
         """Build the plans of messages from local rows and their ids, by peer."""
-        out, back = (
+        send_routes, receive_routes = (
             tuple(
                 Route(peer, rows.to(self._device), ids.to(self._device), None) for peer, (rows, ids) in by_peer.items()
             )
             for by_peer in (send, receive)
         )
         return _Messages(
-            forward=Plan(self.rank, self.workers, out, back, accumulate=False, exact=exact),
+            forward=Plan(self.rank, self.workers, send_routes, receive_routes, accumulate=False, exact=exact),
             # The same routes in reverse: several workers may fetch a row, so its gradients are added.
-            backward=Plan(self.rank, self.workers, back, out, accumulate=True, exact=exact),
+            backward=Plan(self.rank, self.workers, receive_routes, send_routes, accumulate=True, exact=exact),
             round=round,
         )
 
@@ -246,12 +246,12 @@ class _Fetch(torch.autograd.Function):
         ctx.fetch, ctx.look, ctx.messages, ctx.num_owned = fetch, look, messages, rows.shape[0]
         rows = rows.contiguous()
         out = rows.new_empty(num_rows, rows.shape[1])  # (N + F, D)
-        pending = [
-            fetch.channel(look, "forward", each).post(rows, out[rows.shape[0] :], epoch=look.epoch, plan=each.forward)
-            for each in messages
+        pending_rows = [
+            fetch.channel(look, "forward", plans).post(rows, out[rows.shape[0] :], epoch=look.epoch, plan=plans.forward)
+            for plans in messages
         ]
         out[: rows.shape[0]] = rows  # copied while messages are in flight
-        for message in pending:
+        for message in pending_rows:
             message.decode()
         return out
 
@@ -259,25 +259,27 @@ class _Fetch(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient, look = gradients[0], ctx.look
         # The gradient belongs to autograd; received gradients are added to a copy.
-        own = gradient[: ctx.num_owned].clone()  # (N + F, D) -> (N, D)
-        remote = gradient[ctx.num_owned :].contiguous()  # (F, D)
-        pending = [
-            ctx.fetch.channel(look, "backward", each).post(remote, own, epoch=look.epoch, plan=each.backward)
-            for each in ctx.messages
+        own_gradient = gradient[: ctx.num_owned].clone()  # (N + F, D) -> (N, D)
+        remote_gradient = gradient[ctx.num_owned :].contiguous()  # (F, D)
+        pending_rows = [
+            ctx.fetch.channel(look, "backward", plans).post(
+                remote_gradient, own_gradient, epoch=look.epoch, plan=plans.backward
+            )
+            for plans in ctx.messages
         ]
-        for message in pending:
+        for message in pending_rows:
             message.decode()
-        return own, None, None, None, None
+        return own_gradient, None, None, None, None
 
 
-def _concatenate(rows: _Rows, others: _Rows) -> _Rows:
-    return torch.cat([rows[0], others[0]]), torch.cat([rows[1], others[1]])
+def _concatenate(rows: _Rows, other_rows: _Rows) -> _Rows:
+    return torch.cat([rows[0], other_rows[0]]), torch.cat([rows[1], other_rows[1]])
 
 
-def _find(ascending: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+def _find(sorted_ids: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     """Return the positions of ids in an ascending list, and a mask of the ids that are in it."""
-    if not ascending.numel():
+    if not sorted_ids.numel():
         return torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
     # Clamped, because an id above all others gets the position after the last.
-    positions = torch.searchsorted(ascending, ids).clamp_(max=ascending.numel() - 1)
-    return positions, ascending[positions] == ids
+    positions = torch.searchsorted(sorted_ids, ids).clamp_(max=sorted_ids.numel() - 1)
+    return positions, sorted_ids[positions] == ids

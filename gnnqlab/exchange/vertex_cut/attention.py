@@ -50,17 +50,17 @@ def joined(
         >>> round(total.item(), 3), round(log.item(), 3)
         (3.413, 1.632)
     """
-    own = torch.where(filled[:, None], logs, -torch.inf)  # (R, K); a weight of exp(-inf) = 0 for rows without terms
+    own_log = torch.where(filled[:, None], logs, -torch.inf)  # (R, K); a weight of exp(-inf) = 0 for rows without terms
     # Subtract the maximum before exponentials, so that they cannot overflow; 0 for rows without terms, not -inf.
-    most = own.scatter_reduce(0, rows[:, None].expand_as(part_logs), part_logs, "amax")  # (R, K)
-    most = torch.where(most.isfinite(), most, 0.0)
-    weight, part_weight = (own - most).exp(), (part_logs - most[rows]).exp()  # (R, K), (B, K)
+    max_logs = own_log.scatter_reduce(0, rows[:, None].expand_as(part_logs), part_logs, "amax")  # (R, K)
+    max_logs = torch.where(max_logs.isfinite(), max_logs, 0.0)
+    weight, part_weight = (own_log - max_logs).exp(), (part_logs - max_logs[rows]).exp()  # (R, K), (B, K)
     total = weight.index_add(0, rows, part_weight)  # (R, K) sum_r exp(l_r - max)
     sums = (out * weight.unsqueeze(-1)).index_add(0, rows, parts * part_weight.unsqueeze(-1))
     has_terms = total > 0
     # Divide by 1 where there are no terms: sums are 0 there, and 0 / 0 would be NaN.
-    whole = torch.where(has_terms, total, 1.0)
-    return sums / whole.unsqueeze(-1), torch.where(has_terms, most + whole.log(), 0.0)
+    denominator = torch.where(has_terms, total, 1.0)
+    return sums / denominator.unsqueeze(-1), torch.where(has_terms, max_logs + denominator.log(), 0.0)
 
 
 class _Forward(Synchronised):
@@ -120,10 +120,10 @@ class _Forward(Synchronised):
             slope=self.slope,
             rows=(first, last),
         )
-        filled = self.filled[rows, None]
+        has_terms = self.filled[rows, None]
         self.rows[rows, : self.wide] = out.flatten(1)
         # l = m + log d; ``stats`` holds the reciprocal 1/d.
-        self.rows[rows, self.wide :] = torch.where(filled, stats[:, 0] - stats[:, 1].log(), 0.0)
+        self.rows[rows, self.wide :] = torch.where(has_terms, stats[:, 0] - stats[:, 1].log(), 0.0)
 
     def _join(self, leg: Leg) -> None:
         assert leg.joins is not None and leg.summed is not None
@@ -138,11 +138,11 @@ class _Forward(Synchronised):
 class _Backward(Synchronised):
     """Backward step: add the gradients of all copies, then differentiate the attention of local edges."""
 
-    def __init__(self, look: MirrorAggregation, slope: float, saved: tuple[Operand, ...], gradient: Tensor) -> None:
+    def __init__(self, look: MirrorAggregation, slope: float, operands: tuple[Operand, ...], gradient: Tensor) -> None:
         # Cloned, because the rounds overwrite it with totals.
         super().__init__(look, "backward", gradient.flatten(1).clone(memory_format=torch.contiguous_format))
         self.slope = slope
-        self.z, self.a_source, self.a_target, self.source, self.target, self.summed, self.logs = saved
+        self.z, self.a_source, self.a_target, self.source, self.target, self.summed, self.logs = operands
 
     def prepare(self) -> None:
         pass
@@ -155,11 +155,11 @@ class _Backward(Synchronised):
         with self.look.part("marginal", "backward", self.look.last):
             gradient = products.operand(self.rows.unflatten(1, self.summed.shape[1:]))
             stats = torch.stack((self.logs, torch.ones_like(self.logs)), 1)  # a = exp(e - l) * 1
-            packed = pack_rows(self.target, stats, products.dense(gradient), products.dense(self.summed))  # (R, 4, K)
+            rows = pack_rows(self.target, stats, products.dense(gradient), products.dense(self.summed))  # (R, 4, K)
             edges = self.logs.new_empty(adjacency.num_edges, self.logs.shape[1])  # (E, K)
             columns = (0, adjacency.num_columns)
             self.out, source_gradient = products.attend_columns(
-                adjacency, self.z, self.source, packed, gradient, edges, columns=columns, slope=self.slope
+                adjacency, self.z, self.source, rows, gradient, edges, columns=columns, slope=self.slope
             )
             target_gradient, z = segment_sum(adjacency, edges), products.dense(self.z)
             # Gradients through values, source logits and target logits.
@@ -167,7 +167,7 @@ class _Backward(Synchronised):
                 self.out + source_gradient.unsqueeze(-1) * self.a_source + target_gradient.unsqueeze(-1) * self.a_target
             )
             self.vector_gradients = tuple(
-                (each.unsqueeze(-1) * z).sum(0) for each in (source_gradient, target_gradient)
+                (logit_gradient.unsqueeze(-1) * z).sum(0) for logit_gradient in (source_gradient, target_gradient)
             )
 
 

@@ -70,10 +70,10 @@ def attended(
 ) -> Part:
     """Attend to the columns of one matrix; the result can be merged with other parts."""
     out, stats = products.attend_rows(matrix, values, source_logits, target_logits, slope=slope)
-    empty = matrix.indptr.diff() == 0  # (M,) bool
+    is_empty = matrix.indptr.diff() == 0  # (M,) bool
     # The neutral element of `merged`: largest logit -inf, and a sum of 0, whose reciprocal is inf.
-    stats[:, 0].masked_fill_(empty.unsqueeze(1), -torch.inf)
-    stats[:, 1].masked_fill_(empty.unsqueeze(1), torch.inf)
+    stats[:, 0].masked_fill_(is_empty.unsqueeze(1), -torch.inf)
+    stats[:, 1].masked_fill_(is_empty.unsqueeze(1), torch.inf)
     return out, stats
 
 
@@ -82,26 +82,26 @@ def merged(first: Part, second: Part, *, weight: float = 1.0) -> Part:
 
     ``(o, m, 1/s)`` are combined as in :func:`attend_halves`.
     """
-    (out, stats), (other, other_stats) = first, second
-    most = torch.maximum(stats[:, 0], other_stats[:, 0])  # (M, K)
-    finite = torch.where(most.isfinite(), most, 0.0)  # -inf - (-inf) would be NaN in rows without edges
+    (out, stats), (other_out, other_stats) = first, second
+    max_logits = torch.maximum(stats[:, 0], other_stats[:, 0])  # (M, K)
+    finite_max = torch.where(max_logits.isfinite(), max_logits, 0.0)  # -inf - (-inf) would be NaN in rows without edges
     # Denominators relative to the common maximum: s exp(m - max), from the stored reciprocals 1/s.
-    share = torch.exp(stats[:, 0] - finite) / stats[:, 1]
-    other_share = torch.exp(other_stats[:, 0] - finite) / other_stats[:, 1] * weight
+    share = torch.exp(stats[:, 0] - finite_max) / stats[:, 1]
+    other_share = torch.exp(other_stats[:, 0] - finite_max) / other_stats[:, 1] * weight
     reciprocal = 1.0 / (share + other_share)  # 1 / (t_1 + t_2), (M, K)
-    none = reciprocal.isinf()  # rows without edges in both parts
+    is_empty = reciprocal.isinf()  # rows without edges in both parts
     # In place, in the memory of both parts: neither is used afterwards.
-    out *= torch.where(none, 0.0, share * reciprocal).unsqueeze(-1)
-    other *= torch.where(none, 0.0, other_share * reciprocal).unsqueeze(-1)
-    out += other
-    stats[:, 0], stats[:, 1] = most, reciprocal
+    out *= torch.where(is_empty, 0.0, share * reciprocal).unsqueeze(-1)
+    other_out *= torch.where(is_empty, 0.0, other_share * reciprocal).unsqueeze(-1)
+    out += other_out
+    stats[:, 0], stats[:, 1] = max_logits, reciprocal
     return out, stats
 
 
 def finished(part: Part) -> Part:
     """Replace the statistics of rows without edges by zeros, as the backward pass requires."""
     out, stats = part
-    none = stats[:, 1].isinf()
-    stats[:, 0].masked_fill_(none, 0.0)
-    stats[:, 1].masked_fill_(none, 0.0)
+    is_empty = stats[:, 1].isinf()
+    stats[:, 0].masked_fill_(is_empty, 0.0)
+    stats[:, 1].masked_fill_(is_empty, 0.0)
     return out, stats

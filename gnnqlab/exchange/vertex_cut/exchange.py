@@ -97,8 +97,8 @@ class Replicas(ExchangePart):
     def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return the volume of an aggregation: partial sums and totals of mirrors; for attention, K more columns."""
         # Each mirror sends a partial sum and receives a total; attention adds K logarithms to both, forward.
-        back = [("backward", 2 * sizes.copies, look.columns)] if look.needs_gradient else []
-        return [("forward", 2 * sizes.copies, look.columns + look.heads), *back]
+        backward_volumes = [("backward", 2 * sizes.copies, look.columns)] if look.needs_gradient else []
+        return [("forward", 2 * sizes.copies, look.columns + look.heads), *backward_volumes]
 
     def join(
         self,

@@ -141,6 +141,6 @@ class MirrorAggregation:
         """
         channel = self.channel(direction, round)
         # Encode first, then replace: the decoded values come from the bytes that were just sent.
-        pending = channel.post(rows, rows, epoch=self.context.epoch)
+        pending_rows = channel.post(rows, rows, epoch=self.context.epoch)
         channel.as_received(rows)
-        return pending
+        return pending_rows

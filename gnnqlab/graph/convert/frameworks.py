@@ -97,18 +97,18 @@ def to_dgl(graph: Graph) -> Any:
     except ImportError as error:
         raise RuntimeError(f"to_dgl needs the package dgl, got {error}; pip install 'gnnqlab[dgl]'") from error
     src, dst = graph.edge_list()  # (E,), (E,)
-    converted = dgl.graph((src.long(), dst.long()), num_nodes=graph.num_nodes)
+    dgl_graph = dgl.graph((src.long(), dst.long()), num_nodes=graph.num_nodes)
     if graph.edge_weights is not None:
-        converted.edata[WEIGHTS[0]] = graph.edge_weights
+        dgl_graph.edata[WEIGHTS[0]] = graph.edge_weights
     if graph.edge_features is not None:
-        converted.edata["feat"] = graph.edge_features
+        dgl_graph.edata["feat"] = graph.edge_features
     if graph.num_features:
-        converted.ndata["feat"] = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
+        dgl_graph.ndata["feat"] = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
     for name in ("train_mask", "val_mask", "test_mask"):
-        converted.ndata[name] = getattr(graph, name)
+        dgl_graph.ndata[name] = getattr(graph, name)
     if graph.num_classes:
-        converted.ndata["label"] = graph.labels
-    return converted
+        dgl_graph.ndata["label"] = graph.labels
+    return dgl_graph
 
 
 def from_pyg(
@@ -170,8 +170,8 @@ def edges_of_dgl(
     if not getattr(graph, "is_homogeneous", True):
         raise TypeError("from_dgl takes a graph with one node and one edge type, got several; use dgl.to_homogeneous")
     edata = getattr(graph, "edata", {})
-    named = named_features(edge_features)
-    weights = take_weights("from_dgl", edata, edge_weights, drop=drop_edge_data, features=named)
+    feature_names = named_features(edge_features)
+    weights = take_weights("from_dgl", edata, edge_weights, drop=drop_edge_data, features=feature_names)
     src, dst = graph.edges()  # (M,), (M,)
     masks = [as_mask_column(graph.ndata.get(key), split) for key in MASKS]
     keys, column = list(graph.ndata), graph.ndata.__getitem__
@@ -206,8 +206,8 @@ def edges_of_pyg(
             "heterogeneous one with to_homogeneous(), a sparse adj_t with to_edge_index"
         )
     # PyG names the values of edges ``edge_...``.
-    named = [key for key in _keys(data) if key.startswith("edge_") and key != "edge_index"]
-    edge_data = {key: getattr(data, key) for key in named if getattr(data, key) is not None}
+    edge_keys = [key for key in _keys(data) if key.startswith("edge_") and key != "edge_index"]
+    edge_data = {key: getattr(data, key) for key in edge_keys if getattr(data, key) is not None}
     of_edges = named_features(edge_features)
     weights = take_weights("from_pyg", edge_data, edge_weights, drop=drop_edge_data, features=of_edges)
     src, dst = edge_index.cpu()  # (2, M) -> (M,), (M,)

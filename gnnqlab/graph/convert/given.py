@@ -72,8 +72,8 @@ def edges_of(graph: Any, *, edge_features: str | Sequence[str] | None = None, dr
                     "number per edge; pass its edges and their features to gnnqlab.Graph.from_edges"
                 )
             return kind.read(graph, edge_features=edge_features, drop_edge_data=drop_edge_data)
-    *others, last = (kind.label for kind in _KINDS)
+    *labels, label = (kind.label for kind in _KINDS)
     raise TypeError(
-        f"a graph must be a gnnqlab.Graph, a name, a path, {', '.join(others)} or {last}, got {type(graph).__name__}; "
+        f"a graph must be a gnnqlab.Graph, a name, a path, {', '.join(labels)} or {label}, got {type(graph).__name__}; "
         "arrays of edges go to gnnqlab.Graph.from_edges, pandas tables to gnnqlab.from_tables"
     )

@@ -100,9 +100,9 @@ def edges_of_networkx(
     nodes = list(graph.nodes)
     number = {node: index for index, node in enumerate(nodes)}
     edges = list(graph.edges(data=True))
-    known, named = _edge_data(edges), named_features(edge_features)
-    weights = take_weights("from_networkx", known, edge_weights, drop=drop_edge_data, features=named)
-    values = take_features(edge_features, known, lambda key: _edge_column(key, edges))
+    edge_data, feature_names = _edge_data(edges), named_features(edge_features)
+    weights = take_weights("from_networkx", edge_data, edge_weights, drop=drop_edge_data, features=feature_names)
+    values = take_features(edge_features, edge_data, lambda key: _edge_column(key, edges))
     src = np.fromiter((number[u] for u, _, _ in edges), dtype=np.int64, count=len(edges))  # (M,)
     dst = np.fromiter((number[v] for _, v, _ in edges), dtype=np.int64, count=len(edges))
     if not graph.is_directed():  # networkx lists an undirected edge once; a self loop must stay single
@@ -117,7 +117,7 @@ def edges_of_networkx(
         return _column(key, nodes, rows)
 
     masks = [column(key).to(torch.bool) if key in keys else None for key in MASKS]
-    where = "the nodes' attributes"
+    location = "the nodes' attributes"
     return EdgeList(
         name=str(graph.name) or "networkx",
         src=src,
@@ -125,8 +125,8 @@ def edges_of_networkx(
         num_nodes=len(nodes),
         edge_weights=weights,
         edge_features=values,
-        features=_as_rows(node_values("features", keys, column, features, FEATURES, of=where)),
-        labels=as_targets(node_values("labels", keys, column, labels, LABELS, of=where)),
+        features=_as_rows(node_values("features", keys, column, features, FEATURES, of=location)),
+        labels=as_targets(node_values("labels", keys, column, labels, LABELS, of=location)),
         train_idx=masks[0],
         val_idx=masks[1],
         test_idx=masks[2],
@@ -145,11 +145,11 @@ def _edge_data(edges: list[tuple[Any, Any, dict[str, Any]]]) -> dict[str, np.nda
 
 def _edge_column(key: str, edges: list[tuple[Any, Any, dict[str, Any]]]) -> np.ndarray:
     """Return one attribute of all edges, ``(M,)`` or ``(M, k)``."""
-    lacking = [(u, v) for u, v, values in edges if key not in values]
-    if lacking:
+    gaps = [(u, v) for u, v, values in edges if key not in values]
+    if gaps:
         raise ValueError(
-            f"attribute {key!r} must be on every edge, got {len(lacking)} of {len(edges)} edges without it, the first "
-            f"is {lacking[0]!r}; set it there"
+            f"attribute {key!r} must be on every edge, got {len(gaps)} of {len(edges)} edges without it, the first "
+            f"is {gaps[0]!r}; set it there"
         )
     rows = [np.asarray(values[key]) for _, _, values in edges]  # () or (k,) each
     shapes = sorted({row.shape for row in rows})
@@ -163,11 +163,11 @@ def _edge_column(key: str, edges: list[tuple[Any, Any, dict[str, Any]]]) -> np.n
 
 def _column(key: str, nodes: list[Any], rows: list[dict[str, Any]]) -> torch.Tensor:
     """Return one attribute of all nodes, ``(N,)`` or ``(N, D)``."""
-    lacking = [node for node, row in zip(nodes, rows) if key not in row]
-    if lacking:
+    gaps = [node for node, row in zip(nodes, rows) if key not in row]
+    if gaps:
         raise ValueError(
-            f"attribute {key!r} must be on every node, got {len(lacking)} of {len(nodes)} nodes without it, the first "
-            f"is {lacking[0]!r}; set it there (label -1: unlabelled), or pass the values in node order"
+            f"attribute {key!r} must be on every node, got {len(gaps)} of {len(nodes)} nodes without it, the first "
+            f"is {gaps[0]!r}; set it there (label -1: unlabelled), or pass the values in node order"
         )
     try:
         # NumPy refuses rows of different lengths.

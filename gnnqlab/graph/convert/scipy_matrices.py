@@ -67,15 +67,15 @@ def edges_of_scipy(adjacency: Any, *, name: str = "scipy", drop_edge_data: bool 
         )
     entries = adjacency.tocoo()
     # A matrix of zeros and ones is an unweighted graph.
-    weighted = not drop_edge_data and not bool(((entries.data == 0) | (entries.data == 1)).all())
-    if weighted:
+    is_weighted = not drop_edge_data and not bool(((entries.data == 0) | (entries.data == 1)).all())
+    if is_weighted:
         entries = entries.copy()  # tocoo may return the caller's matrix, which must not change
         entries.sum_duplicates()
-    nonzero = entries.data != 0  # (entries,)
+    is_nonzero = entries.data != 0  # (entries,)
     return EdgeList(
         name=name,
-        src=entries.row[nonzero],
-        dst=entries.col[nonzero],
+        src=entries.row[is_nonzero],
+        dst=entries.col[is_nonzero],
         num_nodes=int(adjacency.shape[0]),
-        edge_weights=np.asarray(entries.data[nonzero]) if weighted else None,
+        edge_weights=np.asarray(entries.data[is_nonzero]) if is_weighted else None,
     )

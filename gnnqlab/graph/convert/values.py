@@ -71,12 +71,12 @@ def as_targets(labels: Any) -> Any:
     """
     if not isinstance(labels, Tensor):
         return labels
-    flat = labels.flatten() if labels.dim() == 2 and labels.shape[1] == 1 else labels  # (N, 1) -> (N,)
-    if flat.dim() == 1 and flat.dtype.is_floating_point:
-        whole = torch.nan_to_num(flat, nan=-1.0)  # NaN: unlabelled
+    flat_labels = labels.flatten() if labels.dim() == 2 and labels.shape[1] == 1 else labels  # (N, 1) -> (N,)
+    if flat_labels.dim() == 1 and flat_labels.dtype.is_floating_point:
+        class_numbers = torch.nan_to_num(flat_labels, nan=-1.0)  # NaN: unlabelled
         # Fractions are returned unchanged, and refused by the check of labels.
-        return whole.to(torch.int64) if torch.equal(whole, whole.round()) else flat
-    return flat
+        return class_numbers.to(torch.int64) if torch.equal(class_numbers, class_numbers.round()) else flat_labels
+    return flat_labels
 
 
 def as_mask_column(mask: Tensor | None, split: int) -> Tensor | None:
@@ -121,19 +121,19 @@ def take_weights(
     """
     name = given if isinstance(given, str) else None
     if name is not None and name not in edge_data:
-        known = ", ".join(edge_data) or "none"
-        raise ValueError(f"edge_weights must name values that edges have, got {name!r}; there are {known}")
+        known_names = ", ".join(edge_data) or "none"
+        raise ValueError(f"edge_weights must name values that edges have, got {name!r}; there are {known_names}")
     if given is None and not drop:
         name = next((key for key in WEIGHTS if key in edge_data and key not in features), None)
-    others = [
+    extras = [
         key
         for key, values in edge_data.items()
         if key != name and key not in features and not key.startswith("_") and not _all_one(values)
     ]
-    if others and not drop:
+    if extras and not drop:
         raise ValueError(
-            f"{reader} takes one weight per edge ({', '.join(WEIGHTS)}) and no other values, got {', '.join(others)}; "
-            f"use gnnqlab.load(..., drop_edge_data=True) to ignore these values, edge_features={others!r} to use them "
+            f"{reader} takes one weight per edge ({', '.join(WEIGHTS)}) and no other values, got {', '.join(extras)}; "
+            f"use gnnqlab.load(..., drop_edge_data=True) to ignore these values, edge_features={extras!r} to use them "
             "as features, or edge_weights= of from_dgl, from_pyg or from_networkx to use one of them as weights"
         )
     return given if name is None else edge_data[name]
@@ -171,11 +171,11 @@ def take_features(given: object, known: Collection[str], column: Callable[[str],
     names = named_features(given)
     if not names:
         return given
-    unknown = [name for name in names if name not in known]
-    if unknown or len(set(names)) < len(names):
-        wrong = unknown[0] if unknown else next(name for name in names if names.count(name) > 1)
+    unknown_names = [name for name in names if name not in known]
+    if unknown_names or len(set(names)) < len(names):
+        wrong_name = unknown_names[0] if unknown_names else next(name for name in names if names.count(name) > 1)
         raise ValueError(
-            f"edge_features must name values that edges have, each once, got {wrong!r}; there are "
+            f"edge_features must name values that edges have, each once, got {wrong_name!r}; there are "
             f"{', '.join(known) or 'none'}"
         )
     columns = [_rows(column(name)) for name in names]  # (M, k) each

@@ -34,9 +34,9 @@ def read_npz(path: Path) -> EdgeList:
                 raise ValueError("it holds one array")
             keys = set(archive.files)
             # A layout is recognized by its keys.
-            for required, read in _LAYOUTS:
-                if required <= keys:
-                    return read(archive, path.stem)
+            for required_names, reader in _LAYOUTS:
+                if required_names <= keys:
+                    return reader(archive, path.stem)
     except (OSError, KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(f"graph file {path} must be a .npz of plain arrays: {error}") from error
     raise ValueError(
@@ -104,10 +104,10 @@ def _sparse_rows(
 ) -> SparseRows:
     start, column = archive[indptr], archive[indices].astype(np.int32, copy=False)
     # One integer per value, with the row in front: strictly ascending if every row is sorted and without duplicates.
-    ascending = (
+    is_ascending = (
         np.diff(column.astype(np.int64) + num_columns * np.repeat(np.arange(len(start) - 1), np.diff(start))) > 0
     )
-    if not ascending.all():
+    if not is_ascending.all():
         # scipy sorts rows and sums duplicates.
         from scipy.sparse import csr_array
 

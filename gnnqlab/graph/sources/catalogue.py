@@ -198,13 +198,13 @@ def load(
         >>> g.name, g.num_nodes, g.num_classes
         ('sbm:1000,4,10', 1000, 4)
     """
-    found = _read(graph, None if root is None else Path(root), seed, edge_features, drop_edge_data)
+    result = _read(graph, None if root is None else Path(root), seed, edge_features, drop_edge_data)
     if name is not None:
-        found = replace(found, name=name)
-    if isinstance(found, EdgeList):
-        return found.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+        result = replace(result, name=name)
+    if isinstance(result, EdgeList):
+        return result.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
     # A Graph has had its edge rules applied: only those that the caller passes change it.
-    return found.with_edge_rules(
+    return result.with_edge_rules(
         symmetrize=bool(symmetrize), deduplicate=bool(deduplicate), self_loops=self_loops or "keep"
     )
 
@@ -239,8 +239,8 @@ def known_size(name: str) -> tuple[int, int, int] | None:
         return None
     if ":" not in source.name:
         return source.size
-    first = parameters.partition(",")[0]
-    nodes = 2 ** int(first) if source.name.startswith("rmat") else int(first)
+    first_parameter = parameters.partition(",")[0]
+    nodes = 2 ** int(first_parameter) if source.name.startswith("rmat") else int(first_parameter)
     return nodes, nodes, 64  # one self loop per node; the number of distinct sampled edges is not known
 
 
@@ -261,26 +261,26 @@ def _read(
     edge_features: str | Sequence[str] | None,
     drop_edge_data: bool,
 ) -> EdgeList | Graph:
-    named: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
+    options: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
     if not isinstance(graph, Graph | str | Path):
-        return edges_of(graph, **named)
+        return edges_of(graph, **options)
     text = str(graph)
     source, parameters = (None, "") if isinstance(graph, Graph) else _find(text)
     # A Path is never a name.
     of_name = source is not None and isinstance(graph, str)
     if edge_features is not None and (of_name or isinstance(graph, Graph)):
-        what = f"graph {graph.name!r}" if isinstance(graph, Graph) else text
+        subject = f"graph {graph.name!r}" if isinstance(graph, Graph) else text
         raise ValueError(
             f"edge_features names values of edges in a table, a file or another library's graph, got {edge_features!r} "
-            f"for {what}; pass features to gnnqlab.Graph.from_edges"
+            f"for {subject}; pass features to gnnqlab.Graph.from_edges"
         )
     if isinstance(graph, Graph):
         return graph
     if source is not None and of_name:
         return source.read(parameters, root, seed)
-    found = read_path(text, **named)
-    if found is not None:
-        return found
+    result = read_path(text, **options)
+    if result is not None:
+        return result
     raise ValueError(_unknown(text))
 
 
@@ -288,8 +288,8 @@ def _find(text: str) -> tuple[Source | None, str]:
     """Return the source of a known name, or None, and the part of the name after its colon."""
     stem, colon, parameters = _ALIASES.get(text, text).partition(":")
     for source in _SOURCES:
-        known, pattern, _ = source.name.partition(":")
-        if stem == known and colon == pattern:
+        known_stem, pattern, _ = source.name.partition(":")
+        if stem == known_stem and colon == pattern:
             return source, parameters
     return None, ""
 
@@ -300,8 +300,8 @@ def _unknown(text: str) -> str:
 
 def _known_names(text: str) -> str:
     stems = {source.name.partition(":")[0].lower(): source.name for source in _SOURCES}
-    near = difflib.get_close_matches(text.lower(), stems, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(stems[stem] for stem in near)}? " if near else ""
+    close_stems = difflib.get_close_matches(text.lower(), stems, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(stems[stem] for stem in close_stems)}? " if close_stems else ""
     return f"{hint}Known names: {', '.join(source.name for source in _SOURCES)}; readable paths: {READABLE}"
 
 

@@ -32,11 +32,11 @@ def read_digits() -> EdgeList:
     distance = square[:, None] + square[None, :] - 2 * (images @ images.T)  # (N, N), squared and exact
     np.fill_diagonal(distance, 2**20)  # larger than any distance: 64 pixels differ by at most 16 each
     # (distance, id) as one integer, exact in float64: the smallest ten are the nearest, ties resolved by id.
-    ranked = np.partition(distance * nodes + np.arange(nodes), NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-    nearest = np.sort(ranked, axis=1).astype(np.int64) % nodes  # (N, 10) ids
+    neighbour_keys = np.partition(distance * nodes + np.arange(nodes), NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+    neighbour_ids = np.sort(neighbour_keys, axis=1).astype(np.int64) % nodes  # (N, 10) ids
     return EdgeList(
         name="digits",
-        src=nearest.reshape(-1),
+        src=neighbour_ids.reshape(-1),
         dst=np.repeat(np.arange(nodes), NEIGHBOURS),
         num_nodes=nodes,
         features=torch.from_numpy((images / 16).astype(np.float32)),

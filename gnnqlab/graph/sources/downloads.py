@@ -41,9 +41,9 @@ def load_yelp(root: Path | None) -> EdgeList | Graph:
 def load_amazon_products(root: Path | None) -> EdgeList | Graph:
     """Load AmazonProducts, 107 categories; features are unchanged (AdaQP's loader does not standardize)."""
     name = "amazon-products"
-    prepared = _prepared(name, root)
-    if prepared is not None:
-        return prepared
+    prepared_graph = _prepared(name, root)
+    if prepared_graph is not None:
+        return prepared_graph
     base = data_root(root)
     folder = find_folder(base, (name, "amazon", "AmazonProducts", "amazon_products"), graphsaint.FILES)
     if folder is None:
@@ -73,10 +73,10 @@ def _read_or_fetch(
     # Search the disk, download once if the files are missing, and search again.
     for attempt in ("here", "fetched"):
         # Archives of DGL may have other file names.
-        for needed in (files, other_files):
-            folder = find_folder(base, places, needed) if needed else None
+        for needed_files in (files, other_files):
+            folder = find_folder(base, places, needed_files) if needed_files else None
             if folder is not None:
-                return _read(name, folder, needed)
+                return _read(name, folder, needed_files)
         if attempt == "here":
             fetch_dgl_archive(name, files, base)
     raise RuntimeError(

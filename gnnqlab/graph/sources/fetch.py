@@ -79,21 +79,21 @@ def fetch_archive(url: str, folder: Path) -> None:
 
 def _fetch(url: str, folder: Path) -> None:
     size = check_reachable(url)
-    free = shutil.disk_usage(folder.parent).free
+    free_bytes = shutil.disk_usage(folder.parent).free
     # For a while archive and unpacked files are both on the disk.
-    if size is not None and 3 * size > free:
+    if size is not None and 3 * size > free_bytes:
         raise OSError(
             f"{url} has {size / 1e9:.1f} GB and needs about {3 * size / 1e9:.0f} GB to unpack, "
-            f"{folder.parent} has {free / 1e9:.1f} GB left"
+            f"{folder.parent} has {free_bytes / 1e9:.1f} GB left"
         )
     # Next to the folder, hence on the same disk, so that the last step is a rename.
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as room:
-        archive, fresh = Path(room, "archive.zip"), Path(room, "unpacked")
+        archive, new_folder = Path(room, "archive.zip"), Path(room, "unpacked")
         try:
             _check_sum(url, _transfer(url, archive, size), folder.parent / SUMS)
-            with zipfile.ZipFile(archive) as unpacked:
-                unpacked.extractall(fresh)
-            os.replace(fresh, folder)
+            with zipfile.ZipFile(archive) as zip_file:
+                zip_file.extractall(new_folder)
+            os.replace(new_folder, folder)
         except (urllib.error.URLError, TimeoutError, zipfile.BadZipFile) as error:
             raise ConnectionError(f"{url}: {_reason(error)}") from error
 
@@ -122,13 +122,13 @@ def _check_sum(url: str, digest: str, sums: Path) -> None:
     """Compare an archive's checksum with the recorded one, or record it at the first download."""
     name = url.rpartition("/")[2]
     lines = [line.split(maxsplit=1) for line in sums.read_text().splitlines()] if sums.is_file() else []
-    known = {line[1].lstrip("*"): line[0].lower() for line in lines if len(line) == 2}
-    if name not in known:
+    hashes = {line[1].lstrip("*"): line[0].lower() for line in lines if len(line) == 2}
+    if name not in hashes:
         with sums.open("a") as file:
             file.write(f"{digest}  {name}\n")
-    elif known[name] != digest:
+    elif hashes[name] != digest:
         raise ConnectionError(
-            f"{url} must have the SHA-256 {known[name]} that {sums} names, got {digest}; if the publisher has changed "
+            f"{url} must have the SHA-256 {hashes[name]} that {sums} names, got {digest}; if the publisher has changed "
             "it, remove that line"
         )
 

@@ -28,9 +28,9 @@ def read_graphsaint(folder: Path, *, name: str | None = None, standardized: bool
     Raises:
         ValueError: if a file is missing or malformed, or a node has no class.
     """
-    missing = [file for file in FILES if not (folder / file).is_file()]
-    if missing:
-        raise ValueError(f"a GraphSAINT folder must hold {', '.join(FILES)}, {folder} lacks {', '.join(missing)}")
+    missing_files = [file for file in FILES if not (folder / file).is_file()]
+    if missing_files:
+        raise ValueError(f"a GraphSAINT folder must hold {', '.join(FILES)}, {folder} lacks {', '.join(missing_files)}")
     src, dst, num_nodes = read_adjacency(folder / "adj_full.npz")
     try:
         role = json.loads((folder / "role.json").read_text(encoding="utf-8"))
@@ -47,10 +47,10 @@ def read_graphsaint(folder: Path, *, name: str | None = None, standardized: bool
             f"class_map.json in {folder} must map node ids below {num_nodes} to numbers or to lists of one length, got "
             f"{classes.dtype} of shape {classes.shape}"
         )
-    several = classes.ndim == 2
-    shape = (num_nodes, classes.shape[1]) if several else (num_nodes,)
+    is_multi_label = classes.ndim == 2
+    shape = (num_nodes, classes.shape[1]) if is_multi_label else (num_nodes,)
     # Nodes that are not in the class map: -1, or a row of zeros.
-    labels = np.full(shape, 0 if several else -1, dtype=np.uint8 if several else np.int64)
+    labels = np.full(shape, 0 if is_multi_label else -1, dtype=np.uint8 if is_multi_label else np.int64)
     labels[node] = classes
     if standardized:
         features = standardize(features, train)
@@ -74,7 +74,7 @@ def standardize(features: np.ndarray, train: np.ndarray) -> np.ndarray:
         >>> standardize(np.array([[1.0], [3.0], [5.0]]), np.array([0, 1])).tolist()
         [[-1.0], [1.0], [3.0]]
     """
-    known = features[train].astype(np.float64)  # float64 for the sums over nodes
-    mean, deviation = known.mean(0), known.std(0)
+    train_features = features[train].astype(np.float64)  # float64 for the sums over nodes
+    mean, deviation = train_features.mean(0), train_features.std(0)
     deviation[deviation == 0] = 1
     return ((features - mean.astype(np.float32)) / deviation.astype(np.float32)).astype(np.float32)

@@ -93,19 +93,19 @@ def _find(name: str, base: Path) -> Path | None:
     stem = name.replace("-", "_")
     # papers100M's archive and older releases have other names for the inner folder.
     for files in (_CSV, _BINARY):
-        found = find_folder(base, (stem, name, ARCHIVES[name].removesuffix(".zip")), files)
-        if found is not None:
-            return found
+        folder = find_folder(base, (stem, name, ARCHIVES[name].removesuffix(".zip")), files)
+        if folder is not None:
+            return folder
     return None
 
 
 def _read_binary(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     # Memory of features, a float32 copy, and both edge directions as sort keys and as CSR.
-    needed = 3 * (folder / _BINARY[0]).stat().st_size
-    available = _available_bytes()
-    if available is not None and needed > available:
+    peak = 3 * (folder / _BINARY[0]).stat().st_size
+    memory = _available_bytes()
+    if memory is not None and peak > memory:
         raise RuntimeError(
-            f"reading {folder} needs about {needed / 1e9:.0f} GB of memory, {available / 1e9:.0f} GB are available; "
+            f"reading {folder} needs about {peak / 1e9:.0f} GB of memory, {memory / 1e9:.0f} GB are available; "
             "build it once on a larger machine, Graph.save it, and load the saved folder, which is memory-mapped"
         )
     with np.load(folder / _BINARY[0], allow_pickle=False) as archive:
@@ -117,22 +117,22 @@ def _read_binary(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]
 
 
 def _class_of(labels: np.ndarray, num_nodes: int) -> np.ndarray:
-    flat = labels.reshape(num_nodes, -1)  # (N, 1), or (N, C) if multi-label
-    if flat.shape[1] != 1:
-        return flat
-    column = flat[:, 0]
+    label_columns = labels.reshape(num_nodes, -1)  # (N, 1), or (N, C) if multi-label
+    if label_columns.shape[1] != 1:
+        return label_columns
+    column = label_columns[:, 0]
     if column.dtype.kind == "f":
         column = np.where(np.isnan(column), -1, column)  # NaN: unlabelled
     return column.astype(np.int64)
 
 
 def _split_folder(folder: Path) -> Path:
-    found = sorted(file.parent for file in folder.glob("split/*/train.csv.gz"))
-    if len(found) != 1:
+    folders = sorted(file.parent for file in folder.glob("split/*/train.csv.gz"))
+    if len(folders) != 1:
         raise ValueError(
-            f"an OGB folder must hold one split/KIND/ with train, valid and test.csv.gz, {folder} has {len(found)}"
+            f"an OGB folder must hold one split/KIND/ with train, valid and test.csv.gz, {folder} has {len(folders)}"
         )
-    return found[0]
+    return folders[0]
 
 
 def _csv(file: Path, dtype: type | None = None) -> np.ndarray:

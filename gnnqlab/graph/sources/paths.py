@@ -45,10 +45,10 @@ def read_path(
     stem, separator, name = text.rpartition(":")
     folder = Path(stem).expanduser()
     if separator and folder.is_dir():
-        known = planetoid_names(folder)
-        if name not in known:
+        names = planetoid_names(folder)
+        if name not in names:
             raise ValueError(
-                f"FOLDER:NAME must name a planetoid graph, {folder} has {', '.join(known) or 'no ind.NAME.graph'}, got "
+                f"FOLDER:NAME must name a planetoid graph, {folder} has {', '.join(names) or 'no ind.NAME.graph'}, got "
                 f"{name!r}"
             )
         _expect_no_names(folder, options)
@@ -112,12 +112,12 @@ def _read_folder(path: Path, options: dict[str, Any]) -> EdgeList | Graph:
         return read_ogb(path)
     if all((path / file).is_file() for file in reddit.FILES):
         return reddit.read_reddit(path)
-    known = planetoid_names(path)
-    if len(known) == 1:
-        return read_planetoid(path, known[0])
-    if known:
+    known_names = planetoid_names(path)
+    if len(known_names) == 1:
+        return read_planetoid(path, known_names[0])
+    if known_names:
         raise ValueError(
-            f"{path} holds several planetoid graphs; name one: {' or '.join(f'{path}:{k}' for k in known)}"
+            f"{path} holds several planetoid graphs; name one: {' or '.join(f'{path}:{k}' for k in known_names)}"
         )
     raise ValueError(f"a graph path must be one of: {READABLE}; got the folder {path}")
 

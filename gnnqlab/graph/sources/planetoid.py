@@ -47,9 +47,9 @@ def read_planetoid(folder: Path, name: str) -> EdgeList:
         ValueError: if a file is missing, malformed, or contains objects other than arrays.
     """
     files = {part: folder / f"ind.{name}.{part}" for part in PARTS}
-    missing = [file.name for file in files.values() if not file.is_file()]
-    if missing:
-        raise ValueError(f"a planetoid graph must have all of ind.{name}.*, {folder} lacks {', '.join(missing)}")
+    missing_files = [file.name for file in files.values() if not file.is_file()]
+    if missing_files:
+        raise ValueError(f"a planetoid graph must have all of ind.{name}.*, {folder} lacks {', '.join(missing_files)}")
     allx, tx = (_sparse_rows(files[part]) for part in ("allx", "tx"))
     ally, ty = (_one_hot(files[part]) for part in ("ally", "ty"))
     num_train = len(_one_hot(files["y"]))  # nodes in y
@@ -61,21 +61,21 @@ def read_planetoid(folder: Path, name: str) -> EdgeList:
         dst = np.fromiter((v for lists in neighbours.values() for v in lists), dtype=np.int64, count=int(degree.sum()))
     except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"ind.{name}.graph and .test.index in {folder} cannot be read: {error}") from error
-    known = len(ally)
-    if len(allx) != known or len(tx) != len(ty) or len(test) != len(ty) or (len(test) and test.min() < known):
+    num_known = len(ally)
+    if len(allx) != num_known or len(tx) != len(ty) or len(test) != len(ty) or (len(test) and test.min() < num_known):
         raise ValueError(
             f"planetoid files must agree: rows of allx = ally, of tx = ty = test.index, test ids after them; got "
-            f"{len(allx)}, {known}, {len(tx)}, {len(ty)}, {len(test)} in {folder} for {name}"
+            f"{len(allx)}, {num_known}, {len(tx)}, {len(ty)}, {len(test)} in {folder} for {name}"
         )
     # Ids run to the largest test id, though some below it are missing in test.index.
-    num_nodes = int(test.max()) + 1 if len(test) else known
+    num_nodes = int(test.max()) + 1 if len(test) else num_known
 
     # Row of [allx; tx; one empty row] for each node; ids missing in test.index get the empty one.
-    pick = np.full(num_nodes, known + len(test), dtype=np.int64)  # (N,)
-    pick[:known] = np.arange(known)
-    pick[test] = known + np.arange(len(test))
+    pick = np.full(num_nodes, num_known + len(test), dtype=np.int64)  # (N,)
+    pick[:num_known] = np.arange(num_known)
+    pick[test] = num_known + np.arange(len(test))
     one_hot = np.concatenate([ally, ty, np.zeros_like(ally[:1])])[pick]  # (N, C)
-    stacked = SparseRows(
+    stacked_features = SparseRows(
         # The offset of the empty row is the end of tx, twice.
         indptr=torch.cat([allx.indptr, allx.num_values + tx.indptr[1:], (allx.num_values + tx.indptr)[-1:]]),
         indices=torch.cat([allx.indices, tx.indices]),
@@ -87,10 +87,10 @@ def read_planetoid(folder: Path, name: str) -> EdgeList:
         src=np.repeat(node, degree),
         dst=dst,
         num_nodes=num_nodes,
-        features=stacked.index_rows(torch.from_numpy(pick)),
+        features=stacked_features.index_rows(torch.from_numpy(pick)),
         labels=np.where(one_hot.any(1), one_hot.argmax(1), -1),  # a row of zeros: unlabelled
         train_idx=np.arange(num_train),
-        val_idx=np.arange(num_train, min(num_train + NUM_VAL, known)),
+        val_idx=np.arange(num_train, min(num_train + NUM_VAL, num_known)),
         test_idx=np.sort(test),
         num_classes=one_hot.shape[1],
     )
@@ -134,10 +134,10 @@ _ALLOWED: dict[str, Callable] = {
 
 class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Callable:
-        found = _ALLOWED.get(f"{module}.{name}")
-        if found is None:
+        allowed_class = _ALLOWED.get(f"{module}.{name}")
+        if allowed_class is None:
             raise pickle.UnpicklingError(f"it contains {module}.{name}")
-        return found
+        return allowed_class
 
 
 def _unpickle(file: Path) -> Any:
@@ -155,9 +155,9 @@ def _unpickle(file: Path) -> Any:
 def _sparse_rows(file: Path) -> SparseRows:
     from scipy.sparse import csr_array
 
-    stored = _unpickle(file)
+    stored_matrix = _unpickle(file)
     try:
-        state = stored.state
+        state = stored_matrix.state
         # The name of the attribute depends on scipy's version.
         shape = tuple(int(length) for length in state.get("_shape", state.get("shape")))
         return SparseRows.from_scipy(csr_array((state["data"], state["indices"], state["indptr"]), shape=shape))

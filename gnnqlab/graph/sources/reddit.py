@@ -63,5 +63,5 @@ def read_adjacency(path: Path) -> tuple[np.ndarray, np.ndarray, int]:
         raise ValueError(
             f"adjacency file {path} must hold a square coo, csr or csc matrix, got {kind} {rows} x {columns}"
         )
-    nonzero = arrays["data"] != 0
-    return (src, dst, rows) if nonzero.all() else (src[nonzero], dst[nonzero], rows)
+    is_nonzero = arrays["data"] != 0
+    return (src, dst, rows) if is_nonzero.all() else (src[is_nonzero], dst[is_nonzero], rows)

@@ -35,10 +35,10 @@ def least_size(source: str | Path) -> Size | None:
     path = Path(source)
     if path.is_dir() and is_saved_graph(path):
         return _saved(json.loads((path / "graph.json").read_text(encoding="utf-8")))
-    known = known_size(str(source))
-    if known is None:
+    sizes = known_size(str(source))
+    if sizes is None:
         return None
-    nodes, edges, features = known
+    nodes, edges, features = sizes
     return Size(nodes=nodes, edges=edges, features=features, feature_bytes=4 * nodes * features)
 
 
@@ -48,8 +48,8 @@ def _saved(header: dict[str, object]) -> Size | None:
         return None
     shapes = {name: shape for name, (_, shape) in arrays.items()}
     nodes = shapes["indptr"][0] - 1
-    dense = shapes.get("features") == [nodes, columns]
+    is_dense = shapes.get("features") == [nodes, columns]
     # For sparse features 0 is a valid lower bound.
     return Size(
-        nodes=nodes, edges=shapes["indices"][0], features=columns, feature_bytes=4 * nodes * columns if dense else 0
+        nodes=nodes, edges=shapes["indices"][0], features=columns, feature_bytes=4 * nodes * columns if is_dense else 0
     )

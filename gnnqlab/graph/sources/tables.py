@@ -69,9 +69,9 @@ def from_tables(
         >>> from_tables(edges, nodes, name="people")
         Graph('people', nodes=3, edges=7, features=1, classes=2, single-label, train/val/test=1/1/1)
     """
-    found = edges_of_tables(edges, nodes, edge_features=edge_features, name=name, drop_edge_data=drop_edge_data)
-    found.num_classes = num_classes
-    return found.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+    result = edges_of_tables(edges, nodes, edge_features=edge_features, name=name, drop_edge_data=drop_edge_data)
+    result.num_classes = num_classes
+    return result.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
 
 
 def edges_of_tables(
@@ -83,29 +83,29 @@ def edges_of_tables(
     drop_edge_data: bool = False,
 ) -> EdgeList:
     """Read two tables, without applying edge rules and a split; see ``from_tables``."""
-    lines, where = _table(edges, "edges")
-    lacking = [column for column in ("src", "dst") if column not in lines]
-    if lacking:
+    lines, table = _table(edges, "edges")
+    missing_columns = [column for column in ("src", "dst") if column not in lines]
+    if missing_columns:
         raise ValueError(
-            f"{where} must have the columns src and dst, got {_listed(lines)}; name them in the first line"
+            f"{table} must have the columns src and dst, got {_listed(lines)}; name them in the first line"
         )
-    others = {str(column): lines[column].to_numpy() for column in lines if column not in ("src", "dst")}
-    named = named_features(edge_features)
-    weights = take_weights(f"from_tables ({where})", others, drop=drop_edge_data, features=named)
+    extras = {str(column): lines[column].to_numpy() for column in lines if column not in ("src", "dst")}
+    feature_names = named_features(edge_features)
+    weights = take_weights(f"from_tables ({table})", extras, drop=drop_edge_data, features=feature_names)
     of_edges = take_features(
-        edge_features, others, lambda column: _numbers(lines[column], f"column {column} of {where}", "an edge feature")
+        edge_features, extras, lambda column: _numbers(lines[column], f"column {column} of {table}", "an edge feature")
     )
-    src, dst = (_ids(lines[column], f"column {column} of {where}") for column in ("src", "dst"))
+    src, dst = (_ids(lines[column], f"column {column} of {table}") for column in ("src", "dst"))
     name = name or (Path(edges).stem if isinstance(edges, str | Path) else "tables")
-    most = int(max(src.max(initial=-1), dst.max(initial=-1)))  # -1 without edges
+    bound = int(max(src.max(initial=-1), dst.max(initial=-1)))  # -1 without edges
     if nodes is None:
-        _expect_every_id(src, dst, most, where)
+        _expect_every_id(src, dst, bound, table)
         ends: dict[str, Any] = {"src": src, "dst": dst, "edge_weights": weights, "edge_features": of_edges}
-        return EdgeList(name=name, num_nodes=most + 1, **ends)
+        return EdgeList(name=name, num_nodes=bound + 1, **ends)
     rows, node_table = _table(nodes, "nodes")
-    if most >= len(rows):
+    if bound >= len(rows):
         raise ValueError(
-            f"{node_table} must have a row for every node, got {len(rows)} rows and an edge of node {most}; nodes are "
+            f"{node_table} must have a row for every node, got {len(rows)} rows and an edge of node {bound}; nodes are "
             f"counted from 0"
         )
     if "id" in rows:
@@ -135,22 +135,22 @@ def table_in(folder: Path, stem: str) -> Path | None:
     Raises:
         ValueError: if there are several of that name.
     """
-    found = [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
-    if len(found) > 1:
+    paths = [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
+    if len(paths) > 1:
         raise ValueError(
-            f"{folder} must hold one table named {stem}, got {', '.join(path.name for path in found)}; move all but "
+            f"{folder} must hold one table named {stem}, got {', '.join(path.name for path in paths)}; move all but "
             "one away"
         )
-    return found[0] if found else None
+    return paths[0] if paths else None
 
 
-def _table(given: str | Path | DataFrame, what: str) -> tuple[DataFrame, str]:
+def _table(source: str | Path | DataFrame, label: str) -> tuple[DataFrame, str]:
     """Return a table and its name in errors."""
-    if not isinstance(given, str | Path):
-        if not hasattr(given, "columns"):
-            raise TypeError(f"{what} must be a path or a pandas.DataFrame, got {type(given).__name__}")
-        return given, f"the table of {what}"
-    path = Path(given).expanduser()
+    if not isinstance(source, str | Path):
+        if not hasattr(source, "columns"):
+            raise TypeError(f"{label} must be a path or a pandas.DataFrame, got {type(source).__name__}")
+        return source, f"the table of {label}"
+    path = Path(source).expanduser()
     if path.suffix not in SUFFIXES:
         raise ValueError(f"a table must be one of {', '.join(SUFFIXES)}, got {path}")
     try:
@@ -181,7 +181,7 @@ def _parquet(path: Path) -> DataFrame:
 _READERS = {".csv": _delimited(","), ".tsv": _delimited("\t"), ".parquet": _parquet}
 
 
-def _ids(column: Series, where: str) -> np.ndarray:
+def _ids(column: Series, label: str) -> np.ndarray:
     from pandas.api.types import is_integer_dtype
 
     if not len(column):
@@ -191,55 +191,55 @@ def _ids(column: Series, where: str) -> np.ndarray:
         row = _first_empty(column) if column.hasnans else 0
         value = "none" if column.hasnans else repr(column.tolist()[0])
         raise ValueError(
-            f"{where} must hold integers from 0 to N - 1, got {value} in row {row}; number the nodes, for "
+            f"{label} must hold integers from 0 to N - 1, got {value} in row {row}; number the nodes, for "
             "instance with pandas.factorize over src and dst together"
         )
     ids = np.asarray(column.to_numpy(), dtype=np.int64)
     if ids.min() < 0:
-        raise ValueError(f"{where} must hold integers from 0 to N - 1, got {ids.min()} in row {ids.argmin()}")
+        raise ValueError(f"{label} must hold integers from 0 to N - 1, got {ids.min()} in row {ids.argmin()}")
     return ids
 
 
-def _expect_every_id(src: np.ndarray, dst: np.ndarray, most: int, where: str) -> None:
+def _expect_every_id(src: np.ndarray, dst: np.ndarray, max_id: int, table_name: str) -> None:
     """Check that every number up to the largest occurs in an edge; an isolated node would be ambiguous."""
     ids = np.unique(np.concatenate([src, dst]))  # ascending
     if not ids.size:
-        raise ValueError(f"{where} must hold at least one edge if there is no table of nodes, got none")
-    if ids.size != most + 1:
-        first = int((ids != np.arange(ids.size)).argmax())  # the first gap
+        raise ValueError(f"{table_name} must hold at least one edge if there is no table of nodes, got none")
+    if ids.size != max_id + 1:
+        gap = int((ids != np.arange(ids.size)).argmax())  # the first gap
         raise ValueError(
-            f"{where} must name every node from 0 to the largest, {most}, if there is no table of nodes, got "
-            f"{ids.size} of them and no {first}; number the nodes without gaps, or pass a table with one row per node"
+            f"{table_name} must name every node from 0 to the largest, {max_id}, if there is no table of nodes, got "
+            f"{ids.size} of them and no {gap}; number the nodes without gaps, or pass a table with one row per node"
         )
 
 
-def _places(ids: np.ndarray, where: str) -> np.ndarray:
+def _places(ids: np.ndarray, table: str) -> np.ndarray:
     """Return the row of each node."""
     order = np.argsort(ids, kind="stable")  # row of each id
-    wrong = ids[order] != np.arange(len(ids))
-    if wrong.any():
-        node = int(wrong.argmax())
+    is_wrong = ids[order] != np.arange(len(ids))
+    if is_wrong.any():
+        node = int(is_wrong.argmax())
         # At the first mismatch either the id before occurs twice, or the id itself is missing.
         count = "twice" if node and ids[order][node] == node - 1 else "not at all"
-        missing = node - 1 if count == "twice" else node
-        raise ValueError(f"column id of {where} must hold each of 0 to {len(ids) - 1} once, got {missing} {count}")
+        wrong_id = node - 1 if count == "twice" else node
+        raise ValueError(f"column id of {table} must hold each of 0 to {len(ids) - 1} once, got {wrong_id} {count}")
     return order
 
 
-def _labels(column: Series, where: str) -> Any:
-    return as_targets(torch.from_numpy(_numbers(column, f"column label of {where}", "a class", empty=True)))
+def _labels(column: Series, table_name: str) -> Any:
+    return as_targets(torch.from_numpy(_numbers(column, f"column label of {table_name}", "a class", allow_empty=True)))
 
 
-def _numbers(column: Series, where: str, what: str, *, empty: bool = False) -> np.ndarray:
+def _numbers(column: Series, label: str, role: str, *, allow_empty: bool = False) -> np.ndarray:
     from pandas.api.types import is_numeric_dtype
 
     if not is_numeric_dtype(column) and not column.isna().all():
         raise ValueError(
-            f"{where} is {what}, which must be a number, got {column.dropna().iloc[0]!r}; number it, for instance with "
+            f"{label} is {role}, which must be a number, got {column.dropna().iloc[0]!r}; number it, for instance with "
             "pandas.factorize, or leave the column out"
         )
-    if column.hasnans and not empty:
-        raise ValueError(f"{where} is {what}, which must not be empty, got no value in row {_first_empty(column)}")
+    if column.hasnans and not allow_empty:
+        raise ValueError(f"{label} is {role}, which must not be empty, got no value in row {_first_empty(column)}")
     return np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))  # a copy: pandas may return read-only memory
 
 
@@ -247,12 +247,12 @@ def _first_empty(column: Series) -> int:
     return int(column.isna().to_numpy().argmax())
 
 
-def _masks(column: Series, where: str) -> dict[str, Any]:
-    wrong = ~(column.isin(_SPLITS) | column.isna()).to_numpy(dtype=bool)
-    if wrong.any():
-        row = int(wrong.argmax())
+def _masks(column: Series, table_name: str) -> dict[str, Any]:
+    is_wrong = ~(column.isin(_SPLITS) | column.isna()).to_numpy(dtype=bool)
+    if is_wrong.any():
+        row = int(is_wrong.argmax())
         raise ValueError(
-            f"column split of {where} must be train, val, test or empty, got {column.tolist()[row]!r} in row {row}"
+            f"column split of {table_name} must be train, val, test or empty, got {column.tolist()[row]!r} in row {row}"
         )
     return {split: (column == split).to_numpy(dtype=bool, na_value=False) for split in _SPLITS}
 

@@ -42,8 +42,8 @@ def find_folder(root: Path, names: Iterable[str], files: Iterable[str]) -> Path 
     for base in (root, _dgl_root()):
         for name in names:
             for folder in (base / name, *sorted(base.glob(f"{name}_*"))):  # glob has no fixed order
-                below = sorted(child for child in folder.iterdir() if child.is_dir()) if folder.is_dir() else []
-                for candidate in (folder, *below):
+                subfolders = sorted(child for child in folder.iterdir() if child.is_dir()) if folder.is_dir() else []
+                for candidate in (folder, *subfolders):
                     if all((candidate / file).is_file() for file in files):
                         return candidate
     return None

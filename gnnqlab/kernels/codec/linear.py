@@ -79,5 +79,5 @@ def encode_linear(
     if offsets is None:
         size = int(row_bytes(columns, int(bits_n[0])))
         offsets = torch.arange(count, device=x.device) * size  # rows of one size follow each other
-    bad = reference.encode_linear(x, rows, bits_n, offsets, payload, params, ranges)
-    raise_or_note(bad)
+    bad_row = reference.encode_linear(x, rows, bits_n, offsets, payload, params, ranges)
+    raise_or_note(bad_row)

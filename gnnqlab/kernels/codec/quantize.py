@@ -129,25 +129,25 @@ def quantize(
     rows, columns = x.shape
     if noise is not None and noise.ids.shape != (rows,):
         raise ValueError(f"noise must have an id for each of {rows} rows, got shape {tuple(noise.ids.shape)}")
-    valid = isinstance(largest, Tensor) or largest is None or 0.0 <= largest < math.inf
-    if not valid or (largest is not None and scale != "tensor"):
+    is_valid = isinstance(largest, Tensor) or largest is None or 0.0 <= largest < math.inf
+    if not is_valid or (largest is not None and scale != "tensor"):
         raise ValueError(f"largest must be a finite magnitude with scale 'tensor', got {largest} and {scale!r}")
     use_kernel = native.active(x.device) and rows > 0 and columns > 0
     if packed and not use_kernel:
         return pack_pairs(quantize(x, bits=bits, scale=scale, noise=noise, largest=largest))
     result = _room(x, packed) if out is None else out
-    levels, most = 2 ** (bits - 1) - 1, None  # L: symmetric, so the code -2**(b - 1) is not used
+    levels, magnitude = 2 ** (bits - 1) - 1, None  # L: symmetric, so the code -2**(b - 1) is not used
     if scale == "tensor":
         if isinstance(largest, Tensor):
-            most = largest  # () on the device: its value is not read here
+            magnitude = largest  # () on the device: its value is not read here
         else:
-            most = largest_magnitude(x) if largest is None else x.new_full((), largest)
+            magnitude = largest_magnitude(x) if largest is None else x.new_full((), largest)
     ids = None if noise is None else noise.ids.contiguous()
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
     if not use_kernel:
         names = dict(zip(("seed", "epoch", "stream"), counter, strict=True))
-        codes, scales, bad = reference.quantize(x, levels=levels, largest=most, ids_N=ids, **names)
-        raise_or_note(bad)  # on the CPU raises; on CUDA records without synchronization
+        codes, scales, bad_row = reference.quantize(x, levels=levels, largest=magnitude, ids_N=ids, **names)
+        raise_or_note(bad_row)  # on the CPU raises; on CUDA records without synchronization
         result.codes.copy_(codes)
         result.scales.copy_(scales)
         return result
@@ -155,7 +155,7 @@ def quantize(
         x = x.contiguous()  # the kernel takes any row stride, but adjacent columns
     refusal = run_noting(
         _quantize_pairs if packed else _quantize, x, x.stride(0), rows, columns, ids,
-        int(ids is not None and ids.dtype == torch.int32), float(levels), most, int(noise is not None), *counter,
+        int(ids is not None and ids.dtype == torch.int32), float(levels), magnitude, int(noise is not None), *counter,
         result.codes, result.codes.stride(0), result.scales,
     )  # fmt: skip
     if refusal:
@@ -170,8 +170,8 @@ def largest_magnitude(x: Tensor) -> Tensor:
     return torch.stack(torch.aminmax(x)).abs().amax()  # one pass; abs of x would copy the matrix
 
 
-def _room(x: Tensor, packed: bool) -> QuantizedRows | PairedRows:
+def _room(x: Tensor, is_packed: bool) -> QuantizedRows | PairedRows:
     (rows, columns), scales = x.shape, x.new_empty(x.shape[0])
-    if packed:
+    if is_packed:
         return PairedRows(x.new_empty((rows, -(-columns // 2)), dtype=torch.uint8), scales, columns)  # (N, ceil(D / 2))
     return QuantizedRows(x.new_empty((rows, columns), dtype=torch.int8), scales)  # (N, D)

@@ -187,13 +187,13 @@ def _decode(
     )
 
 
-def _native(matrix: Tensor, *others: Tensor) -> bool:
+def _native(matrix: Tensor, *tensors: Tensor) -> bool:
     """Return True if the compiled kernel supports these tensors: contiguous rows, on CUDA not too wide."""
     return (
         (matrix.device.type == "cpu" or matrix.shape[1] <= MOST_COLUMNS)
         and native.active(matrix.device)
         and (matrix.stride(1) == 1 or matrix.shape[1] == 1)
-        and all(each.is_contiguous() for each in others)
+        and all(tensor.is_contiguous() for tensor in tensors)
     )
 
 

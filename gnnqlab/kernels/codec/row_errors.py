@@ -56,8 +56,8 @@ def row_errors(x: Tensor, rows: Tensor, noted: Tensor) -> None:
     if rows.numel() == 0 or x.shape[1] == 0:
         noted.zero_()
         return
-    plain = (x.stride(1) == 1 or x.shape[1] == 1) and rows.is_contiguous() and noted.is_contiguous()
-    if plain and native.active(x.device):
+    is_contiguous = (x.stride(1) == 1 or x.shape[1] == 1) and rows.is_contiguous() and noted.is_contiguous()
+    if is_contiguous and native.active(x.device):
         refusal = run_noting(_row_errors, x, x.shape[0], x.stride(0), x.shape[1], rows, rows.numel(), noted)
         if refusal % 8 == NON_FINITE:
             raise NonFiniteRow(refusal // 8)
@@ -66,6 +66,6 @@ def row_errors(x: Tensor, rows: Tensor, noted: Tensor) -> None:
     # Also after a refusal by the kernel: an invalid row index is the only other reason.
     if not (0 <= int(rows.min()) and int(rows.max()) < x.shape[0]):
         raise ValueError(f"rows must be in [0, {x.shape[0]}), got {int(rows.min())} to {int(rows.max())}")
-    found, bad_n = reference.row_errors(x[rows])  # (n, D) -> (n, 5), (n,)
-    noted.copy_(found)
+    errors, bad_n = reference.row_errors(x[rows])  # (n, D) -> (n, 5), (n,)
+    noted.copy_(errors)
     raise_or_note(bad_n)

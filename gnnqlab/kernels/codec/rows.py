@@ -168,11 +168,11 @@ def _encode(
         bits_n, offsets_n = _places(bits, width, offsets, count, columns, payload.device)
         refusal = _first_refusal(rows, x.shape[0], ids, bits_n, offsets_n, columns, payload)
         if not refusal:
-            bad = reference.encode_rows(
+            bad_row = reference.encode_rows(
                 x, rows, ids, bits_n, offsets_n, payload, params,
                 seed=seed, epoch=epoch, stream=stream, ranges_n=ranges,
             )  # fmt: skip
-            refusal = bad * 8 + NON_FINITE if bad >= 0 else 0  # as a kernel returns it
+            refusal = bad_row * 8 + NON_FINITE if bad_row >= 0 else 0  # as a kernel returns it
     if refusal:
         _raise(refusal, rows, x.shape[0], ids, bits if bits is not None else width, offsets, payload)
 
@@ -246,8 +246,8 @@ def note_non_finite(bad_n: Tensor, first: int = 0) -> None:
         return
     record = native.refused(bad_n.device)
     places = torch.arange(first, first + bad_n.numel(), device=bad_n.device) * 8 + NON_FINITE
-    worst = torch.where(bad_n, places, torch.iinfo(torch.int64).max).amin().view(1)  # first marked row, if any
-    torch.minimum(record, worst, out=record)  # in place on the device, without synchronization
+    first_code = torch.where(bad_n, places, torch.iinfo(torch.int64).max).amin().view(1)  # first marked row, if any
+    torch.minimum(record, first_code, out=record)  # in place on the device, without synchronization
 
 
 def raise_or_note(bad_n: Tensor) -> None:
@@ -345,7 +345,7 @@ def _first_refusal(
     if ids is not None:
         checks.append((_ID_TOO_LARGE, (ids < 0) | (ids >= 1 << 32)))
     # The least code: the first position, and there the first reason.
-    return min((int(bad.nonzero()[0, 0]) * 8 + reason for reason, bad in checks if bad.any()), default=0)
+    return min((int(mask.nonzero()[0, 0]) * 8 + reason for reason, mask in checks if mask.any()), default=0)
 
 
 def _raise(

@@ -104,11 +104,11 @@ def unpack_pairs(rows: PairedRows) -> QuantizedRows:
 def _packed(codes: Tensor) -> Tensor:
     """Pack codes in plain PyTorch: even columns in the lower halves of bytes."""
     # & 15 retains the lower four bits of a code, which include its sign.
-    even, odd = codes[:, ::2] & 15, codes[:, 1::2] & 15
-    packed = even.to(torch.uint8)
+    even_codes, odd_codes = codes[:, ::2] & 15, codes[:, 1::2] & 15
+    packed_codes = even_codes.to(torch.uint8)
     # With odd D there is one odd column less, and the last upper half stays 0.
-    packed[:, : odd.shape[1]] |= odd.to(torch.uint8) << 4
-    return packed
+    packed_codes[:, : odd_codes.shape[1]] |= odd_codes.to(torch.uint8) << 4
+    return packed_codes
 
 
 def _check_scales(scales: Tensor, codes: Tensor) -> None:

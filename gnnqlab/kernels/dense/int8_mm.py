@@ -79,8 +79,8 @@ def int8_mm(
     """
     _check_codes(a, b)
     # M, K and N, K: stored transposed, b has the terms of a sum in a row.
-    (rows, terms), (columns, others) = a.shape, b.shape if transposed else b.shape[::-1]
-    if terms != others:
+    (rows, terms), (columns, b_terms) = a.shape, b.shape if transposed else b.shape[::-1]
+    if terms != b_terms:
         raise ValueError(f"a and b must both have {terms} terms per sum, got {describe(a)} and {describe(b)}")
     if terms >= MOST_TERMS:
         raise ValueError(f"sums of codes must have fewer than {MOST_TERMS} terms, got {terms}; use compute float32")
@@ -243,9 +243,9 @@ def _pieces(codes: Tensor, width: int) -> Tensor:
     rows, columns = codes.shape
     if codes.data_ptr() % width == 0 and codes.stride(0) % width == 0 and columns % width == 0 and columns:
         return codes
-    padded = codes.new_zeros((rows, max(1, -(-columns // width)) * width))
-    padded[:, :columns] = codes  # (rows, columns) -> (rows, a multiple of width)
-    return padded
+    padded_codes = codes.new_zeros((rows, max(1, -(-columns // width)) * width))
+    padded_codes[:, :columns] = codes  # (rows, columns) -> (rows, a multiple of width)
+    return padded_codes
 
 
 def _unit(codes: Tensor) -> Tensor:

@@ -61,10 +61,10 @@ def tall_mm(x: Tensor, w: Tensor, *, base: Tensor | None = None, out: Tensor | N
         out = empty_in_huge_pages(x, x.shape[0], w.shape[1])
     if out.numel() == 0:
         return out
-    shared = base is None or base.dim() == 1  # one base for all rows
+    has_shared_base = base is None or base.dim() == 1  # one base for all rows
     code = _tall_mm(
         x, x.stride(0), x.shape[0], x.shape[1], w, w.stride(0), w.stride(1), w.shape[1], base,
-        0 if shared or base is None else base.stride(0), out, out.stride(0), native.threads(),
+        0 if has_shared_base or base is None else base.stride(0), out, out.stride(0), native.threads(),
     )  # fmt: skip
     # The kernel allocates a copy of the matrix in the order in which it reads it.
     if code:
@@ -101,11 +101,11 @@ def own_products(own: bool) -> Iterator[None]:
         False
     """
     global _own
-    previous, _own = _own, own
+    previous_setting, _own = _own, own
     try:
         yield
     finally:
-        _own = previous
+        _own = previous_setting
 
 
 @functools.cache
@@ -126,10 +126,10 @@ def _check(x: Tensor, w: Tensor, base: Tensor | None, out: Tensor | None) -> Non
         raise ValueError(f"base must be of shape {shape} or {shape[1:]}, got {describe(base)}")
     if out is not None and out.shape != shape:
         raise ValueError(f"out must be of shape {shape}, got {describe(out)}")
-    for name, each in (("x", x), ("w", w), ("base", base), ("out", out)):
-        if each is None:
+    for name, value in (("x", x), ("w", w), ("base", base), ("out", out)):
+        if value is None:
             continue
-        if each.dtype != torch.float32 or each.device != x.device:
-            raise ValueError(f"{name} must be float32 on {x.device}, got {describe(each)} on {each.device}")
-        if name != "w" and each.shape[-1] > 1 and each.stride(-1) != 1:  # w is packed anyway, so any strides will do
-            raise ValueError(f"{name} must have contiguous rows, got strides {each.stride()}; use contiguous()")
+        if value.dtype != torch.float32 or value.device != x.device:
+            raise ValueError(f"{name} must be float32 on {x.device}, got {describe(value)} on {value.device}")
+        if name != "w" and value.shape[-1] > 1 and value.stride(-1) != 1:  # w is packed anyway, so any strides will do
+            raise ValueError(f"{name} must have contiguous rows, got strides {value.stride()}; use contiguous()")

@@ -38,19 +38,19 @@ def spmm(
     columns_CD = _columns(x_ND, halo_HD, scales)  # (N, D), (H, D) -> (C, D)
     first, last = int(indptr[start]), int(indptr[stop])
     # Edges of the range, and each row's offset among them: a CSR matrix of its own.
-    span, local = indices[first:last], indptr[start : stop + 1] - first
+    span, local_indptr = indices[first:last], indptr[start : stop + 1] - first
     if span.numel():
         assert int(span.max()) < columns_CD.shape[0], "an index of the row range points into a halo that was not given"
     if span.numel() == 0 or columns_CD.shape[1] == 0:
         return columns_CD.new_zeros((stop - start, columns_CD.shape[1]))
     values = columns_CD.new_ones(span.numel()) if weights is None else weights[first:last].to(columns_CD.dtype)
     # PyTorch needs both index tensors of one type; int32 numbers fewer than 2**31 edges.
-    narrow = last - first < 2**31
+    fits_int32 = last - first < 2**31
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         product = torch.sparse_csr_tensor(
-            local.to(torch.int32 if narrow else torch.int64),
-            span if narrow else span.long(),
+            local_indptr.to(torch.int32 if fits_int32 else torch.int64),
+            span if fits_int32 else span.long(),
             values,
             size=(stop - start, columns_CD.shape[0]),
         )

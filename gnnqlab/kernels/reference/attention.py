@@ -46,24 +46,24 @@ def segment_sum(indptr: Tensor, values_EK: Tensor) -> Tensor:
 
 
 def softmax_parts(indptr: Tensor, logits_EK: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each row's largest logit and the reciprocal of ``sum exp(logit - largest)``; zeros without edges."""
+    """Return each row's largest logit and the reciprocal of ``sum exp(logit - max_logit)``; zeros without edges."""
     rows = edge_rows(indptr)
-    largest = logits_EK.new_full((indptr.numel() - 1, logits_EK.shape[1]), -torch.inf)  # (R, K)
+    max_logits = logits_EK.new_full((indptr.numel() - 1, logits_EK.shape[1]), -torch.inf)  # (R, K)
     places = rows.unsqueeze(1).expand_as(logits_EK)  # (E,) -> (E, K)
     # Subtracting the largest logit avoids overflow; it cancels, so it needs no gradient.
-    largest = largest.scatter_reduce(0, places, logits_EK.detach(), "amax")
-    sums = segment_sum(indptr, torch.exp(logits_EK - largest[rows]))  # (E, K) -> (R, K)
-    filled = (indptr.diff() > 0).unsqueeze(1)  # (R, 1) bool: rows with edges
-    largest = torch.where(filled, largest, 0.0)  # -inf for a row without edges
+    max_logits = max_logits.scatter_reduce(0, places, logits_EK.detach(), "amax")
+    sums = segment_sum(indptr, torch.exp(logits_EK - max_logits[rows]))  # (E, K) -> (R, K)
+    has_edges = (indptr.diff() > 0).unsqueeze(1)  # (R, 1) bool: rows with edges
+    max_logits = torch.where(has_edges, max_logits, 0.0)  # -inf for a row without edges
     # The inner where avoids 1 / 0, whose infinite derivative times 0 would be NaN.
-    return largest, torch.where(filled, 1.0 / torch.where(filled, sums, 1.0), 0.0)
+    return max_logits, torch.where(has_edges, 1.0 / torch.where(has_edges, sums, 1.0), 0.0)
 
 
 def segment_softmax(indptr: Tensor, logits_EK: Tensor) -> Tensor:
     """Compute the softmax over each row's edges, for each head."""
     rows = edge_rows(indptr)
-    largest, reciprocal = softmax_parts(indptr, logits_EK)
-    return torch.exp(logits_EK - largest[rows]) * reciprocal[rows]  # (E, K)
+    max_logits, reciprocal = softmax_parts(indptr, logits_EK)
+    return torch.exp(logits_EK - max_logits[rows]) * reciprocal[rows]  # (E, K)
 
 
 def weighted_sum(indptr: Tensor, indices: Tensor, weights_EK: Tensor, x_NKF: Tensor) -> Tensor:
@@ -106,9 +106,9 @@ def attend_columns(
     """
     # Rows of the transpose are columns of the matrix: column and row of each edge, (E,).
     columns, rows = edge_rows(turned_indptr), turned_indices.long()
-    target, largest, reciprocal, row_dots = packed_R4K[rows].unbind(1)  # (R, 4, K) -> 4 x (E, K)
+    target, max_logits, reciprocal, row_dots = packed_R4K[rows].unbind(1)  # (R, 4, K) -> 4 x (E, K)
     sums = source_CK[columns] + target  # (E, K)
-    attention = torch.exp(functional.leaky_relu(sums, slope) - largest) * reciprocal  # (E, K)
+    attention = torch.exp(functional.leaky_relu(sums, slope) - max_logits) * reciprocal  # (E, K)
     dots = sddmm_dot(turned_indptr, turned_indices, grad_RKF, values_CKF)  # (E, K): <grad, value> of each edge
     # Softmax: d logit = a (<grad, value> - sum a <grad, value>), and that sum is <grad, out>.
     edge_grads = attention * (dots - row_dots) * torch.where(sums > 0, 1.0, slope)

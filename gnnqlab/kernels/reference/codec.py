@@ -118,17 +118,17 @@ def pack(codes_mD: Tensor, bits: int) -> Tensor:
         # Split each code into single bits, (m, D) -> (m, D * bits), and pack these.
         return pack((codes_mD[..., None] >> torch.arange(bits, device=codes_mD.device) & 1).flatten(1), 1)
     per_byte = 8 // bits
-    padded = torch.nn.functional.pad(codes_mD, (0, -codes_mD.shape[1] % per_byte))  # (m, D) -> (m, B * per_byte)
+    padded_mD = torch.nn.functional.pad(codes_mD, (0, -codes_mD.shape[1] % per_byte))  # (m, D) -> (m, B * per_byte)
     shifts = torch.arange(per_byte, device=codes_mD.device) * bits  # (per_byte,)
-    return (padded.unflatten(1, (-1, per_byte)) << shifts).sum(dim=2).to(torch.uint8)  # (m, B, per_byte) -> (m, B)
+    return (padded_mD.unflatten(1, (-1, per_byte)) << shifts).sum(dim=2).to(torch.uint8)  # (m, B, per_byte) -> (m, B)
 
 
 def unpack(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
     """Unpack bytes to codes, uint8 ``(m, columns)``; the inverse of `pack`."""
     if 8 % bits:
         # (m, B) -> (m, D * bits) -> (m, D, bits) -> (m, D)
-        single = unpack(packed_mB, 1, columns * bits).unflatten(1, (columns, bits))
-        return (single << torch.arange(bits, device=packed_mB.device).to(torch.uint8)).sum(2, dtype=torch.uint8)
+        bit_planes = unpack(packed_mB, 1, columns * bits).unflatten(1, (columns, bits))
+        return (bit_planes << torch.arange(bits, device=packed_mB.device).to(torch.uint8)).sum(2, dtype=torch.uint8)
     shifts = (torch.arange(8 // bits, device=packed_mB.device) * bits).to(torch.uint8)
     # (m, B) -> (m, B, per_byte) -> (m, D), without the padding of the last byte.
     return ((packed_mB[:, :, None] >> shifts) & (2**bits - 1)).flatten(1)[:, :columns]
@@ -137,9 +137,9 @@ def unpack(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
 def _bfloat16_down(x: Tensor) -> Tensor:
     """Round down to bfloat16, returned as float32."""
     word = x.view(torch.int32)
-    truncated = word & -65536  # towards zero
+    high_word = word & -65536  # towards zero
     # Truncation rounds a negative value up, so an inexact one needs the next larger magnitude.
-    return torch.where((word < 0) & (word != truncated), truncated + 65536, truncated).view(torch.float32)
+    return torch.where((word < 0) & (word != high_word), high_word + 65536, high_word).view(torch.float32)
 
 
 def _bfloat16_up(x: Tensor) -> Tensor:

@@ -22,12 +22,12 @@ def largest(layers: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         >>> best.tolist(), layer.tolist()
         ([[2.0, 5.0]], [[1, 0]])
     """
-    best = layers[0].clone(memory_format=torch.contiguous_format)
-    layer = torch.zeros(best.shape, dtype=torch.uint8, device=best.device)  # (N, D); a byte numbers 256 layers
+    maximum = layers[0].clone(memory_format=torch.contiguous_format)
+    layer = torch.zeros(maximum.shape, dtype=torch.uint8, device=maximum.device)  # (N, D); a byte numbers 256 layers
     for number, x in enumerate(layers[1:], start=1):
-        newer = (x > best) | x.isnan()  # NaN replaces any value; a tie keeps the earlier layer
-        best[newer], layer[newer] = x[newer], number
-    return best, layer
+        is_larger = (x > maximum) | x.isnan()  # NaN replaces any value; a tie keeps the earlier layer
+        maximum[is_larger], layer[is_larger] = x[is_larger], number
+    return maximum, layer
 
 
 def largest_backward(gradient_ND: Tensor, layer_ND: Tensor, num_layers: int) -> list[Tensor]:

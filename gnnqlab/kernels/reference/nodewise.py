@@ -38,16 +38,16 @@ def nodewise(
         activation: number of the activation.
         mask: threshold, seed, epoch and stream of the noise.
     """
-    wide = _wide(x_ND)  # (N, D) float32 or float64
-    stats, z = wide.new_empty((0, 2)), wide
+    wide_x = _wide(x_ND)  # (N, D) float32 or float64
+    stats, z = wide_x.new_empty((0, 2)), wide_x
     if weight is not None and bias is not None:
-        mean = wide.mean(1)  # (N,)
-        scale = (wide.var(1, unbiased=False) + eps).rsqrt()  # (N,)
-        stats, z = torch.stack([mean, scale], 1), (wide - mean[:, None]) * scale[:, None] * weight + bias
+        mean = wide_x.mean(1)  # (N,)
+        scale = (wide_x.var(1, unbiased=False) + eps).rsqrt()  # (N,)
+        stats, z = torch.stack([mean, scale], 1), (wide_x - mean[:, None]) * scale[:, None] * weight + bias
     h = _activate(z, activation)
     # Rounded to the type of x only after the mask, so each element is rounded once.
-    dropped = h if mask["threshold"] == 0 else noise.dropout(h, ids_N, **mask)
-    return dropped.to(x_ND.dtype), h.to(x_ND.dtype), stats
+    dropped_rows = h if mask["threshold"] == 0 else noise.dropout(h, ids_N, **mask)
+    return dropped_rows.to(x_ND.dtype), h.to(x_ND.dtype), stats
 
 
 def nodewise_backward(

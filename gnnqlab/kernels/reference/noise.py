@@ -73,5 +73,5 @@ def dropout_values(
 def _masked(x: Tensor, mask: Tensor, threshold: int) -> Tensor:
     # bfloat16 is computed in float32 and rounded once at the end, as in the compiled kernel.
     factor = torch.tensor(65536 / (65536 - threshold), dtype=torch.float32, device=x.device)
-    wide = x if x.dtype == torch.float64 else x.float()
-    return torch.where(mask, wide * factor, 0.0).to(x.dtype)
+    wide_x = x if x.dtype == torch.float64 else x.float()
+    return torch.where(mask, wide_x * factor, 0.0).to(x.dtype)

@@ -54,7 +54,9 @@ def passes(columns: int, rotations: int) -> list[tuple[int, int, int, int]]:
     plan = [(0, 0, size, windows)]
     if windows * size < columns:
         plan.append((1, columns - size, size, 1))  # the last columns, overlapping the window before them
-    return [(2 * turn + number, first, width, many) for turn in range(rotations) for number, first, width, many in plan]
+    return [
+        (2 * turn + number, first, width, count) for turn in range(rotations) for number, first, width, count in plan
+    ]
 
 
 def row_signs(ids_m: Tensor, columns: int, number: int, *, seed: int, epoch: int, stream: int) -> Tensor:
@@ -155,8 +157,8 @@ def decode_rotated(
         group_m = (bits_n == bits).nonzero()[:, 0]
         columns_B = torch.arange(-(-columns * bits // 8), device=payload.device)  # (B,), B = ceil(D b / 8)
         codes_mD = unpack(payload[offsets_n[group_m][:, None] + columns_B], bits, columns).long()
-        positive = torch.tensor(LEVELS[bits], dtype=torch.float32, device=payload.device)
-        levels_mD = torch.cat([-positive.flip(0), positive])[codes_mD]  # codes ascend with the levels
+        positive_levels = torch.tensor(LEVELS[bits], dtype=torch.float32, device=payload.device)
+        levels_mD = torch.cat([-positive_levels.flip(0), positive_levels])[codes_mD]  # codes ascend with the levels
         scale_m1 = scales_n[group_m][:, None]  # (m,) -> (m, 1)
         values_mD = rotate_back(levels_mD, ids_n[group_m], rotations, **noise) * scale_m1
         constant_m1 = torch.where(codes_mD[:, :1] == 1, scale_m1, -scale_m1)  # the scale is -|c|

@@ -61,8 +61,8 @@ def join(layers: Sequence[Tensor], how: str, *, mask: Mask | None = None) -> Ten
     ids = torch.empty(0, dtype=torch.int64, device=layers[0].device) if threshold == 0 or mask is None else mask.ids
     place = (0, 0, 0) if mask is None else (mask.seed, mask.epoch, mask.stream)
     kind: Any = _SideBySide if how == "cat" else _Largest
-    joined: Tensor = kind.apply(noise._as_ids(ids), (threshold, *place), *layers)
-    return joined
+    joined_rows: Tensor = kind.apply(noise._as_ids(ids), (threshold, *place), *layers)
+    return joined_rows
 
 
 def _check(layers: list[Tensor], how: str, mask: Mask | None) -> int:
@@ -71,8 +71,8 @@ def _check(layers: list[Tensor], how: str, mask: Mask | None) -> int:
     if not layers or layers[0].dim() != 2 or not layers[0].is_floating_point():
         raise ValueError(f"a join needs at least one matrix (N, D), got {[tuple(x.shape) for x in layers]}")
     if len({(x.shape, x.dtype) for x in layers}) > 1:
-        found = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in layers)
-        raise ValueError(f"a join needs layers of one shape and type, got {found}")
+        shapes = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in layers)
+        raise ValueError(f"a join needs layers of one shape and type, got {shapes}")
     if mask is None:
         return 0
     if mask.ids.shape != layers[0].shape[:1]:
@@ -82,10 +82,10 @@ def _check(layers: list[Tensor], how: str, mask: Mask | None) -> int:
 
 
 def _step_by_step(layers: list[Tensor], how: str, mask: Mask | None) -> Tensor:
-    joined = torch.cat(layers, 1) if how == "cat" else torch.stack(layers).amax(0)
+    joined_rows = torch.cat(layers, 1) if how == "cat" else torch.stack(layers).amax(0)
     if mask is None:
-        return joined
-    return noise.dropout(joined, mask.ids, p=mask.p, seed=mask.seed, epoch=mask.epoch, stream=mask.stream)
+        return joined_rows
+    return noise.dropout(joined_rows, mask.ids, p=mask.p, seed=mask.seed, epoch=mask.epoch, stream=mask.stream)
 
 
 def _fuses(x: Tensor, num_layers: int) -> bool:
@@ -104,8 +104,8 @@ class _SideBySide(torch.autograd.Function):
         ctx.save_for_backward(ids)
         ctx.place, ctx.num_layers = place, len(layers)
         if not _fuses(layers[0], len(layers)):
-            joined = torch.cat(layers, 1)
-            return noise._drop(joined, ids, *place) if place[0] else joined
+            joined_rows = torch.cat(layers, 1)
+            return noise._drop(joined_rows, ids, *place) if place[0] else joined_rows
         layers = tuple(map(nodewise._by_rows, layers))
         rows, columns = layers[0].shape
         out = layers[0].new_empty(rows, len(layers) * columns)  # T x (N, D) -> (N, T D)
@@ -153,10 +153,10 @@ class _Largest(torch.autograd.Function):
             gradient = noise._drop(gradient, ids, *ctx.place) if ctx.place[0] else gradient
             return None, None, *reference.largest_backward(gradient, layer, ctx.num_layers)
         gradient = nodewise._by_rows(gradient)
-        found = [torch.empty(layer.shape, device=gradient.device) for _ in range(ctx.num_layers)]  # T x (N, D)
+        gradients = [torch.empty(layer.shape, device=gradient.device) for _ in range(ctx.num_layers)]  # T x (N, D)
         if gradient.numel():
-            starts, _ = _addresses(found)
+            starts, _ = _addresses(gradients)
             shape = (layer, ctx.num_layers, *layer.shape)
             arguments = (gradient, gradient.stride(0), *shape, *noise._list(ids), *ctx.place)
             native.call(_largest_backward, *arguments, starts)
-        return None, None, *found
+        return None, None, *gradients

@@ -115,8 +115,8 @@ def nodewise(
         return step_by_step(x, norm, activation=activation, mask=mask, inplace=inplace)[0]
     tensors, numbers = _arguments(x, norm, kind, mask, threshold)
     if torch.compiler.is_compiling():
-        dropped: Tensor = torch.ops.gnnqlab.nodewise(*tensors, *numbers[:2], False, *numbers[2:])[0]
-        return dropped
+        dropped_rows: Tensor = torch.ops.gnnqlab.nodewise(*tensors, *numbers[:2], False, *numbers[2:])[0]
+        return dropped_rows
     # With these the gradient is computed from the output, so x may hold the result.
     inplace = inplace and norm is None and kind in (_RELU, _ELU) and x.is_contiguous()
     result: Tensor = _Nodewise.apply(*tensors, *numbers[:2], False, *numbers[2:], inplace)
@@ -141,14 +141,14 @@ def nodewise_both(
         return h, h
     kind = _check(x, norm, activation, mask)
     if not _fuses(x, norm):
-        dropped, h = step_by_step(x, norm, activation=activation, mask=mask)
-        return h, dropped
+        dropped_rows, h = step_by_step(x, norm, activation=activation, mask=mask)
+        return h, dropped_rows
     tensors, numbers = _arguments(x, norm, kind, mask, threshold)
     if torch.compiler.is_compiling():
-        dropped, h = torch.ops.gnnqlab.nodewise(*tensors, *numbers[:2], True, *numbers[2:])[:2]
-        return h, dropped
-    dropped, h = _Nodewise.apply(*tensors, *numbers[:2], True, *numbers[2:], False)
-    return h, dropped
+        dropped_rows, h = torch.ops.gnnqlab.nodewise(*tensors, *numbers[:2], True, *numbers[2:])[:2]
+        return h, dropped_rows
+    dropped_rows, h = _Nodewise.apply(*tensors, *numbers[:2], True, *numbers[2:], False)
+    return h, dropped_rows
 
 
 def step_by_step(
@@ -159,9 +159,9 @@ def step_by_step(
     Rows of bfloat16 are computed in float32 and rounded at the end, as in the fused kernel.
     """
     if x.dtype == torch.bfloat16:
-        dropped, h = step_by_step(x.float(), norm, activation=activation, mask=mask)
-        rounded = h.bfloat16()  # once, after all steps
-        return rounded if dropped is h else dropped.bfloat16(), rounded
+        dropped_rows, h = step_by_step(x.float(), norm, activation=activation, mask=mask)
+        rounded_h = h.bfloat16()  # once, after all steps
+        return rounded_h if dropped_rows is h else dropped_rows.bfloat16(), rounded_h
     h = x if norm is None else functional.layer_norm(x, x.shape[1:], norm.weight, norm.bias, norm.eps)
     if activation == "relu":
         h = functional.relu(h, inplace=inplace or norm is not None)
@@ -183,11 +183,11 @@ def disable_fusion() -> Iterator[None]:
         [[0.0, 2.0]]
     """
     global _fusion_disabled
-    previous, _fusion_disabled = _fusion_disabled, True
+    previous_setting, _fusion_disabled = _fusion_disabled, True
     try:
         yield
     finally:
-        _fusion_disabled = previous
+        _fusion_disabled = previous_setting
 
 
 def is_fusion_disabled() -> bool:
@@ -239,33 +239,33 @@ def _run(
     bias: Tensor | None,
     eps: float,
     activation: int,
-    both: bool,
+    returns_both: bool,
     threshold: int,
     seed: int,
     epoch: int,
     stream: int,
     out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows after dropout, rows before dropout (empty unless ``both``) and statistics."""
-    ids, empty = noise._as_ids(ids), x.new_empty(0)  # an operator has no optional results
+    """Return rows after dropout, rows before dropout (empty unless ``returns_both``) and statistics."""
+    ids, no_rows = noise._as_ids(ids), x.new_empty(0)  # an operator has no optional results
     if x.dtype not in (torch.float32, torch.bfloat16) or not native.active(x.device):
         mask = {"threshold": threshold, "seed": seed, "epoch": epoch, "stream": stream}
-        dropped, h, stats = reference.nodewise(x, ids, weight, bias, eps, activation, **mask)
+        rows, h, stats = reference.nodewise(x, ids, weight, bias, eps, activation, **mask)
         # An operator must return neither an input nor one tensor twice.
-        return (dropped.clone() if dropped is h or dropped is x else dropped), h if both else empty, stats
+        return (rows.clone() if rows is h or rows is x else rows), h if returns_both else no_rows, stats
     x = _by_rows(x)
     if out is None:
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    whole = torch.empty_like(out) if both else empty  # (N, D) or (0,)
+    h_rows = torch.empty_like(out) if returns_both else no_rows  # (N, D) or (0,)
     stats = x.new_empty((0 if weight is None else x.shape[0], 2), dtype=torch.float32)  # (N, 2) or (0, 2)
     if out.numel() == 0:
-        return out, whole, stats
+        return out, h_rows, stats
     arguments = (
         *_rows(x), *x.shape, weight, bias, eps, activation, *noise._list(ids), threshold, seed, epoch, stream, out,
-        whole if both else None, stats,
+        h_rows if returns_both else None, stats,
     )  # fmt: skip
     noise._run(_forward, ids if threshold else x, arguments)
-    return out, whole, stats
+    return out, h_rows, stats
 
 
 def _run_backward(
@@ -321,15 +321,15 @@ def _rows(x: Tensor) -> tuple[Tensor, int, int]:
 
 def _keep(inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor, Tensor]) -> tuple[list[Tensor | None], list[Any]]:
     """Return the tensors and numbers to save for backward, in the order of the backward operator's arguments."""
-    x, ids, weight, bias, _, activation, both, threshold, *place = inputs
-    dropped, whole, stats = outputs
+    x, ids, weight, bias, _, activation, returns_both, threshold, *place = inputs
+    dropped_rows, h_rows, stats = outputs
     saved_rows, factor = x, 65536 / (65536 - threshold)
     # The output determines the gradient, so x need not be saved.
     if weight is None and activation in (_RELU, _ELU):
-        saved_rows = whole if both else dropped
+        saved_rows = h_rows if returns_both else dropped_rows
         if activation == _ELU:
             activation = reference.ELU_OUTPUT
-        elif not both:  # ReLU's output is 0 where dropped, so it contains the mask
+        elif not returns_both:  # ReLU's output is 0 where dropped, so it contains the mask
             threshold = 0
     return [saved_rows, ids if threshold else ids[:0], weight, bias, stats], [activation, threshold, factor, *place]
 
@@ -338,14 +338,14 @@ class _Nodewise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Any:
         inputs, inplace = inputs[:-1], inputs[-1]
-        both = inputs[6]
+        returns_both = inputs[6]
         arguments = (*inputs, inputs[0] if inplace else None)
         outputs = _run(*arguments)
         if inplace:
             ctx.mark_dirty(inputs[0])  # required for an input that holds the result
         tensors, ctx.numbers = _keep(inputs, outputs)
         ctx.save_for_backward(*tensors)
-        return outputs[:2] if both else outputs[0]
+        return outputs[:2] if returns_both else outputs[0]
 
     @staticmethod
     @once_differentiable
@@ -355,8 +355,8 @@ class _Nodewise(torch.autograd.Function):
         return dx, None, *_of_affine(weight, of_affine), *(None,) * 8  # the rest are numbers
 
 
-def _of_affine(weight: Tensor | None, found: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    return (None, None) if weight is None else (found[0], found[1])
+def _of_affine(weight: Tensor | None, gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    return (None, None) if weight is None else (gradients[0], gradients[1])
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -372,16 +372,16 @@ def _operator_backward(ctx: Any, gradient: Tensor, of_whole: Tensor, _: Tensor) 
     return dx, None, *_of_affine(weight, of_affine), *(None,) * 7
 
 
-def _shapes(x: Tensor, ids: Tensor, weight: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    both, rows = rest[3], 0 if weight is None else x.shape[0]
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return x.new_empty(x.shape), x.new_empty(x.shape if both else 0), x.new_empty((rows, 2), dtype=wide)
+def _shapes(x: Tensor, ids: Tensor, weight: Tensor | None, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
+    returns_both, rows = settings[3], 0 if weight is None else x.shape[0]
+    wide_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return x.new_empty(x.shape), x.new_empty(x.shape if returns_both else 0), x.new_empty((rows, 2), dtype=wide_dtype)
 
 
-def _shapes_backward(saved_rows: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    wide = torch.float64 if saved_rows.dtype == torch.float64 else torch.float32
-    affine = saved_rows.new_empty((0 if rest[3] is None else 2, saved_rows.shape[1]), dtype=wide)
-    return saved_rows.new_empty(saved_rows.shape), affine
+def _shapes_backward(saved_rows: Tensor, *settings: Any) -> tuple[Tensor, Tensor]:
+    wide_dtype = torch.float64 if saved_rows.dtype == torch.float64 else torch.float32
+    affine_gradients = saved_rows.new_empty((0 if settings[3] is None else 2, saved_rows.shape[1]), dtype=wide_dtype)
+    return saved_rows.new_empty(saved_rows.shape), affine_gradients
 
 
 native.register(

@@ -53,8 +53,8 @@ def residual(x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
         raise ValueError(f"the share of the first rows must be in [0, 1], got {share}")
     if torch.compiler.is_compiling():
         return torch.lerp(x, first, share), first
-    joined, again = _Residual.apply(x, first, share)
-    return joined, again
+    out, first_rows = _Residual.apply(x, first, share)
+    return out, first_rows
 
 
 class _Residual(torch.autograd.Function):
@@ -72,10 +72,10 @@ class _Residual(torch.autograd.Function):
         return *_run_backward(gradient, later, ctx.share), None
 
 
-def _run_backward(gradient: Tensor, later: Tensor | None, share: float) -> tuple[Tensor, Tensor]:
+def _run_backward(gradient: Tensor, later_gradient: Tensor | None, share: float) -> tuple[Tensor, Tensor]:
     if gradient.dtype != torch.float32 or not native.active(gradient.device):
-        return reference.residual_backward(gradient, later, share)
-    gradient, later = gradient.contiguous(), None if later is None else later.contiguous()
+        return reference.residual_backward(gradient, later_gradient, share)
+    gradient, later_gradient = gradient.contiguous(), None if later_gradient is None else later_gradient.contiguous()
     of_rows, of_first = torch.empty_like(gradient), torch.empty_like(gradient)
-    native.call(_backward, gradient, later, gradient.numel(), 1 - share, share, of_rows, of_first)
+    native.call(_backward, gradient, later_gradient, gradient.numel(), 1 - share, share, of_rows, of_first)
     return of_rows, of_first

@@ -72,39 +72,39 @@ def row_changes(
     return places, changes[: places.numel()]
 
 
-def _found(x: Tensor, rows: Tensor, held: Tensor, epsilon: float, changes: Tensor | None) -> Tensor:
+def _found(x: Tensor, rows: Tensor, copies: Tensor, epsilon: float, changes: Tensor | None) -> Tensor:
     """Return the positions, and write the differences to the first rows of ``changes`` ``(n, D)``."""
-    fits = x.dim() == 2 and rows.dim() == 1 and held.shape == (rows.numel(), x.shape[1])
-    if not fits or x.dtype != torch.float32 or held.dtype != torch.float32 or rows.dtype != torch.int64:
+    fits = x.dim() == 2 and rows.dim() == 1 and copies.shape == (rows.numel(), x.shape[1])
+    if not fits or x.dtype != torch.float32 or copies.dtype != torch.float32 or rows.dtype != torch.int64:
         raise ValueError(
             "x and held must be float32 (N, D) and (n, D), rows int64 (n,), got "
-            f"{describe(x)}, {describe(held)} and {describe(rows)}"
+            f"{describe(x)}, {describe(copies)} and {describe(rows)}"
         )
-    plain = (x.stride(1) == 1 and held.is_contiguous()) or x.shape[1] <= 1
+    has_plain_rows = (x.stride(1) == 1 and copies.is_contiguous()) or x.shape[1] <= 1
     rows = rows.contiguous()
-    if rows.numel() and x.shape[1] and plain and x.is_cpu and native.active(x.device):
-        found = torch.empty(rows.numel(), dtype=torch.int64)
+    if rows.numel() and x.shape[1] and has_plain_rows and x.is_cpu and native.active(x.device):
+        out = torch.empty(rows.numel(), dtype=torch.int64)
         count = _row_moves(
-            x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, found, changes, native.threads()
+            x, x.shape[0], x.stride(0), copies, x.shape[1], rows, rows.numel(), epsilon, out, changes, native.threads()
         )
         if count < 0:
             # A negative count is -1 - position of the invalid index.
             raise ValueError(f"rows must lie in [0, {x.shape[0]}), got one outside at position {-1 - count}")
         # Few positions are copied, so that a short result does not keep the whole buffer alive.
-        return found[:count].clone() if count < rows.numel() // 2 else found[:count]
-    if rows.numel() and x.shape[1] and plain and native.active(x.device):
+        return out[:count].clone() if count < rows.numel() // 2 else out[:count]
+    if rows.numel() and x.shape[1] and has_plain_rows and native.active(x.device):
         # (n,) marks -> (k,) positions, ascending; synchronizes, since the host needs k.
-        places = _marked(x, rows, held, epsilon).nonzero().flatten()
+        places = _marked(x, rows, copies, epsilon).nonzero().flatten()
     else:
-        places = reference.row_moves(x, rows, held, epsilon)
+        places = reference.row_moves(x, rows, copies, epsilon)
     if changes is not None:
         # (k, D) - (k, D)
-        torch.sub(x.index_select(0, rows[places]), held.index_select(0, places), out=changes[: places.numel()])
+        torch.sub(x.index_select(0, rows[places]), copies.index_select(0, places), out=changes[: places.numel()])
     return places
 
 
-def _marked(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
+def _marked(x: Tensor, rows: Tensor, copies: Tensor, epsilon: float) -> Tensor:
     """Mark changed rows by 1 with the CUDA kernel, uint8 ``(n,)``."""
     marks = torch.empty(rows.numel(), dtype=torch.uint8, device=x.device)
-    run_noting(_moved_rows, x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, marks)
+    run_noting(_moved_rows, x, x.shape[0], x.stride(0), copies, x.shape[1], rows, rows.numel(), epsilon, marks)
     return marks

@@ -18,11 +18,11 @@ def pack_positive(x: Tensor) -> Tensor:
         >>> pack_positive(torch.tensor([[0.5, -1.0, 0.0], [2.0, 3.0, float("nan")]])).tolist() == [1 + 8 + 16]
         True
     """
-    positive = (x > 0).flatten()
-    if positive.is_cpu:
-        return torch.from_numpy(np.packbits(positive.numpy(), bitorder="little"))
-    padded = torch.nn.functional.pad(positive, (0, -positive.numel() % 8)).view(-1, 8)  # eight flags per byte
-    return (padded * _PLACES.to(x.device)).sum(1, dtype=torch.uint8)  # (bytes, 8) -> (bytes,)
+    is_positive = (x > 0).flatten()
+    if is_positive.is_cpu:
+        return torch.from_numpy(np.packbits(is_positive.numpy(), bitorder="little"))
+    flags = torch.nn.functional.pad(is_positive, (0, -is_positive.numel() % 8)).view(-1, 8)  # eight flags per byte
+    return (flags * _PLACES.to(x.device)).sum(1, dtype=torch.uint8)  # (bytes, 8) -> (bytes,)
 
 
 def unpack_positive(packed: Tensor, shape: torch.Size) -> Tensor:

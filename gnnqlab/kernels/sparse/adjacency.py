@@ -156,9 +156,9 @@ def _check_csr(indptr: Tensor, indices: Tensor, weights: Tensor | None, num_colu
             f"got {int(indptr[0])} to {int(indptr[-1])}" + (", falling in between" if indptr.numel() > 2 else "")
         )
     if indices.numel():
-        least, most = (int(bound) for bound in torch.aminmax(indices))  # one pass for both bounds
-        if least < 0 or most >= num_columns:
-            raise ValueError(f"indices must be in [0, {num_columns}), got {least} to {most}; is num_columns right?")
+        min_id, max_id = (int(bound) for bound in torch.aminmax(indices))  # one pass for both bounds
+        if min_id < 0 or max_id >= num_columns:
+            raise ValueError(f"indices must be in [0, {num_columns}), got {min_id} to {max_id}; is num_columns right?")
 
 
 def describe(tensor: Tensor) -> str:

@@ -118,8 +118,8 @@ def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
     if not torch.compiler.is_compiling():
         return _EagerAggregate.apply(x, adj)
     # Built before tracing, and only if a gradient needs it.
-    turned = adj.transposed.csr if x.requires_grad else (None, None, None)
-    return torch.ops.gnnqlab.aggregate(*adj.csr, *turned, x)
+    transposed_csr = adj.transposed.csr if x.requires_grad else (None, None, None)
+    return torch.ops.gnnqlab.aggregate(*adj.csr, *transposed_csr, x)
 
 
 class _EagerAggregate(torch.autograd.Function):
@@ -154,9 +154,9 @@ def _operator_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _operator_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    matrix, turned = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
+    matrix, transposed_csr = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
     # A.T as the matrix with A as its transpose: a second derivative is A times a gradient again.
-    x_grad = torch.ops.gnnqlab.aggregate(*turned, *matrix, grad).to(ctx.dtype)
+    x_grad = torch.ops.gnnqlab.aggregate(*transposed_csr, *matrix, grad).to(ctx.dtype)
     return *[None] * 6, x_grad
 
 
@@ -186,11 +186,11 @@ def _sum_rows(
     x, scales, columns = source
     halo, halo_scales = (None, None) if halo_source is None else halo_source[:2]
     if x.dtype == torch.float64 or not native.active(x.device):  # kernels have no float64
-        both = None if scales is None else (scales, halo_scales)
-        summed = reference.spmm(*csr, x, halo, start=start, stop=stop, scales=both)
+        all_scales = None if scales is None else (scales, halo_scales)
+        sums = reference.spmm(*csr, x, halo, start=start, stop=stop, scales=all_scales)
         if out is None:
-            return summed
-        return out.add_(summed) if accumulate else out.copy_(summed)
+            return sums
+        return out.add_(sums) if accumulate else out.copy_(sums)
     if out is None:
         out = empty_in_huge_pages(x, stop - start, columns)  # (stop - start, D) float32
     # The kernel needs unit column stride; a strided out is computed in a copy.
@@ -247,10 +247,10 @@ def _unpacked(source: _Source) -> _Source:
 
 def _check_sources(matrix: Adjacency, source: _Source, halo_source: _Source | None) -> None:
     x, scales, columns = source
-    stored = (torch.float32, torch.float64, torch.bfloat16) if scales is None else (torch.int8, torch.uint8)
+    dtypes = (torch.float32, torch.float64, torch.bfloat16) if scales is None else (torch.int8, torch.uint8)
     if x.dtype == torch.int8 and scales is None:
         raise ValueError("int8 rows need their scales, got a bare int8 tensor; pass QuantizedRows(codes, scales)")
-    if x.dim() != 2 or x.dtype not in stored:
+    if x.dim() != 2 or x.dtype not in dtypes:
         raise ValueError(f"x must be float32, bfloat16 or rows of codes of shape (N, D), got {describe(x)}")
     if x.device != matrix.device:
         raise ValueError(f"x must be on the adjacency's device, {matrix.device}, got {x.device}; use adj.to(x.device)")

@@ -83,11 +83,11 @@ def attend(
     _check_operands(adj, values, source_logits, target_logits, halo_values, halo_logits)
     operands = (values, source_logits, target_logits, halo_values, halo_logits)
     if torch.compiler.is_compiling():
-        turned: tuple[Tensor | None, ...] = (None, None, None)
+        transpose: tuple[Tensor | None, ...] = (None, None, None)
         if any(operand is not None and operand.requires_grad for operand in operands):
-            turned = (adj.transposed.indptr, adj.transposed.indices, adj.transposed_edges)  # built before tracing
-        attended: Tensor = torch.ops.gnnqlab.attend(adj.indptr, adj.indices, *turned, *operands, slope)[0]
-        return attended
+            transpose = (adj.transposed.indptr, adj.transposed.indices, adj.transposed_edges)  # built before tracing
+        out: Tensor = torch.ops.gnnqlab.attend(adj.indptr, adj.indices, *transpose, *operands, slope)[0]
+        return out
     if not runs_natively(values):
         return reference.attend(
             adj.indptr, adj.indices, join(values, halo_values), join(source_logits, halo_logits), target_logits, slope
@@ -113,21 +113,21 @@ class _EagerAttend(torch.autograd.Function):
         return None, *_gradients(ctx.adj, (*ctx.saved_tensors, grad), ctx.slope), None
 
 
-def _gradients(adj: Adjacency, saved: tuple[Tensor, ...], slope: float) -> tuple[Tensor | None, ...]:
+def _gradients(adj: Adjacency, operands: tuple[Tensor, ...], slope: float) -> tuple[Tensor | None, ...]:
     """Compute the gradients of the five operands (the last two may be None) from them, results and statistics."""
-    values, source, target, halo_values, halo_source, out, stats, grad = saved
+    values, source, target, halo_values, halo_source, out, stats, grad = operands
     num_owned = values.shape[0]
     edge_grads = grad.new_empty((adj.num_edges, source.shape[1]))  # (E, K)
-    packed = pack_rows(target, stats, grad, out)  # (R, 4, K)
+    rows = pack_rows(target, stats, grad, out)  # (R, 4, K)
     # (N, K, F) and (N, K); every edge's gradient is written by the range of its column.
-    owned = attend_columns(adj, values, source, packed, grad, edge_grads, columns=(0, num_owned), slope=slope)
+    owned_gradients = attend_columns(adj, values, source, rows, grad, edge_grads, columns=(0, num_owned), slope=slope)
     # Halo columns are a separate range, since their gradients are sent to other workers.
     halo: tuple[Tensor | None, Tensor | None] = (None, None)
     if halo_values is not None and halo_source is not None:
         columns = (num_owned, adj.num_columns)
-        halo = attend_columns(adj, halo_values, halo_source, packed, grad, edge_grads, columns=columns, slope=slope)
+        halo = attend_columns(adj, halo_values, halo_source, rows, grad, edge_grads, columns=columns, slope=slope)
     # A target logit enters all edges of its row: (E, K) -> (R, K).
-    return *owned, segment_sum(adj, edge_grads), *halo
+    return *owned_gradients, segment_sum(adj, edge_grads), *halo
 
 
 # Operators for compiled graphs, with the matrix, its transpose (for a gradient only) and the operands as arguments.
@@ -141,8 +141,8 @@ def _matrix(
 ) -> Adjacency:
     if turned_indptr is None or turned_indices is None:
         return Adjacency.of_checked(indptr, indices, num_columns=num_columns)
-    turned = Adjacency.of_checked(turned_indptr, turned_indices, num_columns=indptr.numel() - 1)
-    return Adjacency.of_checked(indptr, indices, num_columns=num_columns, turned=turned, turned_edges=turned_edges)
+    transpose = Adjacency.of_checked(turned_indptr, turned_indices, num_columns=indptr.numel() - 1)
+    return Adjacency.of_checked(indptr, indices, num_columns=num_columns, turned=transpose, turned_edges=turned_edges)
 
 
 def _num_columns(values: Tensor, halo_values: Tensor | None) -> int:

@@ -57,7 +57,7 @@ def attend_rows(
     if not runs_natively(values):
         # The edges of the range, as a matrix of its own whose offsets start at 0.
         first, last = int(adj.indptr[start]), int(adj.indptr[stop])
-        summed, stats = reference.attend_rows(
+        sums, stats = reference.attend_rows(
             adj.indptr[start : stop + 1] - first,
             adj.indices[first:last],
             join(values, halo_values),
@@ -65,7 +65,7 @@ def attend_rows(
             target_logits[start:stop],
             slope,
         )
-        return (summed if out is None else out.copy_(summed)), stats
+        return (sums if out is None else out.copy_(sums)), stats
     if out is None:
         out = empty_in_huge_pages(values, stop - start, num_heads, num_features)
     stats = values.new_empty((stop - start, 2, num_heads))  # (stop - start, 2, K)
@@ -128,17 +128,17 @@ def attend_columns(
     """
     start, stop = columns
     # In the transpose the edges of a column are consecutive, so its gradients are summed without atomic additions.
-    turned, num_heads, num_features = adj.transposed, values.shape[1], values.shape[2]
+    transpose, num_heads, num_features = adj.transposed, values.shape[1], values.shape[2]
     if not 0 <= start <= stop <= adj.num_columns or values.shape[0] != stop - start:
         raise ValueError(
             f"columns must lie in [0, {adj.num_columns}] and values have one row each, "
             f"got ({start}, {stop}) and {values.shape[0]} rows"
         )
     if not runs_natively(values):
-        first, last = int(turned.indptr[start]), int(turned.indptr[stop])
+        first, last = int(transpose.indptr[start]), int(transpose.indptr[stop])
         values_grad, source_grad, grads = reference.attend_columns(
-            turned.indptr[start : stop + 1] - first,
-            turned.indices[first:last],
+            transpose.indptr[start : stop + 1] - first,
+            transpose.indices[first:last],
             values,
             source_logits,
             packed,
@@ -153,8 +153,8 @@ def attend_columns(
     source_grad = values.new_empty((stop - start, num_heads))  # (C, K)
     call(
         _attend_backward,
-        turned.indptr,
-        turned.indices,
+        transpose.indptr,
+        transpose.indices,
         adj.transposed_edges,
         start,
         stop,

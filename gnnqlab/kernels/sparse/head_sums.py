@@ -55,8 +55,8 @@ def head_sums(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int, 
         raise ValueError(f"way must be one of {WAYS}, got {way!r}")
     if way == "apart":
         return _sum_per_head(adj, weights, x, heads)
-    chosen = way == "measured" and adj.num_edges >= _LEAST_EDGES
-    if chosen and x.codes.is_cpu and native.active(x.codes.device):
+    is_measured = way == "measured" and adj.num_edges >= _LEAST_EDGES
+    if is_measured and x.codes.is_cpu and native.active(x.codes.device):
         features = x.shape[1] // heads
         # Sizes to a power of two, so that graphs of similar size share a measurement.
         case = (heads, features, adj.num_edges.bit_length(), adj.num_columns.bit_length(), native.threads())

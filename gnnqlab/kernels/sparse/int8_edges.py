@@ -97,16 +97,16 @@ def quantized_sum(
     if noise is not None and noise.ids.shape != (x.shape[0],):
         raise ValueError(f"noise must have an id for each of {x.shape[0]} rows, got shape {tuple(noise.ids.shape)}")
     x = x if x.shape[1] == 1 or x.stride(1) == 1 else x.contiguous()
-    largest = largest_magnitude(x) if scale == "tensor" else None
+    maximum = largest_magnitude(x) if scale == "tensor" else None
     # On CUDA this test would synchronize; there the kernel refuses the row.
-    if largest is not None and x.is_cpu and not bool(largest.isfinite()):
+    if maximum is not None and x.is_cpu and not bool(maximum.isfinite()):
         raise_or_note(~torch.isfinite(x).all(1))
     ids = None if noise is None else noise.ids[adj.indices]  # in the order of the summed terms
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
     out = empty_in_huge_pages(x, adj.num_rows, x.shape[1])  # (R, D)
     refusal = run_noting(
         _quantized_sum, adj.indptr, adj.indices, adj.num_rows, x, x.stride(0), x.shape[1], ids,
-        int(ids is not None and ids.dtype == torch.int32), float(2 ** (bits - 1) - 1), largest, int(noise is not None),
+        int(ids is not None and ids.dtype == torch.int32), float(2 ** (bits - 1) - 1), maximum, int(noise is not None),
         *counter, out,
     )  # fmt: skip
     if refusal:
@@ -130,8 +130,8 @@ def int8_sddmm_add(adj: Adjacency, x: QuantizedRows, y: QuantizedRows) -> Tensor
     """
     _check(adj, x, y, 1)
     if not _natively(x):
-        wide = [_widened(rows, 1)[:, 0] for rows in (x, y)]  # (N, 1, D) -> (N, D), (R, D)
-        return reference.sddmm_add(adj.indptr, adj.indices, *wide)
+        wide_rows = [_widened(rows, 1)[:, 0] for rows in (x, y)]  # (N, 1, D) -> (N, D), (R, D)
+        return reference.sddmm_add(adj.indptr, adj.indices, *wide_rows)
     out = empty_in_huge_pages(x.codes, adj.num_edges, x.shape[1])  # (E, D)
     call(_add, adj.indptr, adj.indices, adj.num_rows, x.shape[1], *_source(x), *_fixed(y), out)
     return out
@@ -156,8 +156,8 @@ def int8_sddmm_dot(adj: Adjacency, x: QuantizedRows, y: QuantizedRows, *, heads:
     """
     _check(adj, x, y, heads)
     if not _natively(x):
-        wide = [_widened(rows, heads) for rows in (x, y)]
-        return reference.sddmm_dot(adj.indptr, adj.indices, *wide)
+        wide_rows = [_widened(rows, heads) for rows in (x, y)]
+        return reference.sddmm_dot(adj.indptr, adj.indices, *wide_rows)
     out = x.scales.new_empty((adj.num_edges, heads))  # (E, K)
     call(_dot, adj.indptr, adj.indices, adj.num_rows, heads, x.shape[1] // heads, *_source(x), *_fixed(y), out)
     return out
@@ -182,8 +182,8 @@ def int8_weighted_sum(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, head
     if weights.shape != (adj.num_edges, heads):
         raise ValueError(f"weights must be of shape {(adj.num_edges, heads)}, got {describe(weights)}")
     if not _natively(x):
-        wide = _widened(x, heads)
-        return reference.weighted_sum(adj.indptr, adj.indices, weights, wide)
+        wide_rows = _widened(x, heads)
+        return reference.weighted_sum(adj.indptr, adj.indices, weights, wide_rows)
     weights, features = weights.contiguous(), x.shape[1] // heads
     out = empty_in_huge_pages(x.codes, adj.num_rows, heads, features)  # (R, K, F)
     call(_weighted_sum, adj.indptr, adj.indices, adj.num_rows, heads, features, weights, *_source(x), out, x.shape[1])
@@ -240,19 +240,19 @@ def int8_attend_columns(
     """Compute :func:`gnnqlab.kernels.sparse.attention.attend_columns` with values and gradient as codes."""
     (start, stop), heads = columns, source_logits.shape[1]
     if not _natively(values):
-        wide, grad = (_widened(each, heads) for each in (values, gradient))
-        return attend_columns(adj, wide, source_logits, packed, grad, edge_gradients, columns=columns, slope=slope)
+        floats, grad = (_widened(each, heads) for each in (values, gradient))
+        return attend_columns(adj, floats, source_logits, packed, grad, edge_gradients, columns=columns, slope=slope)
     if not 0 <= start <= stop <= adj.num_columns or values.shape[0] != stop - start:
         raise ValueError(
             f"columns must lie in [0, {adj.num_columns}] and values have one row each, got ({start}, {stop}) and "
             f"{values.shape[0]} rows"
         )
-    turned, features = adj.transposed, values.shape[1] // heads
+    transpose, features = adj.transposed, values.shape[1] // heads
     source_logits, packed = source_logits.contiguous(), packed.contiguous()
     values_grad = empty_in_huge_pages(source_logits, stop - start, heads, features)  # (C, K, F)
     source_grad = source_logits.new_empty((stop - start, heads))  # (C, K)
     call(
-        _attend_backward, turned.indptr, turned.indices, adj.transposed_edges, start, stop, heads, features,
+        _attend_backward, transpose.indptr, transpose.indices, adj.transposed_edges, start, stop, heads, features,
         *_fixed(values), source_logits, packed, *_fixed(gradient), slope, values_grad, heads * features, source_grad,
         edge_gradients,
     )  # fmt: skip

@@ -202,10 +202,10 @@ def _sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None, *, by_
     return out
 
 
-def _halves(by_column: Tensor, x: Tensor, halo: Tensor | None, **between: Tensor) -> tuple[Tensor | None, ...]:
+def _halves(by_column: Tensor, x: Tensor, halo: Tensor | None, **other_gradients: Tensor) -> tuple[Tensor | None, ...]:
     num_owned = x.shape[0]
     # Columns are owned rows first, then halo rows: (N + H, ...) -> (N, ...), (H, ...).
-    return by_column[:num_owned], *between.values(), None if halo is None else by_column[num_owned:]
+    return by_column[:num_owned], *other_gradients.values(), None if halo is None else by_column[num_owned:]
 
 
 def runs_natively(tensor: Tensor) -> bool:

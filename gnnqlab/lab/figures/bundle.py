@@ -81,9 +81,9 @@ def caption_of(figure: Figure) -> str:
 
 def name_links(figure: Figure, links: Iterable[str | None]) -> Figure:
     """Append the network links of the runs shown to the caption."""
-    named = sorted({link for link in links if link and link != "none"})
-    if named:
-        figure.update_layout(meta={"caption": f"{caption_of(figure)} Link: {' and '.join(named)}."})
+    link_names = sorted({link for link in links if link and link != "none"})
+    if link_names:
+        figure.update_layout(meta={"caption": f"{caption_of(figure)} Link: {' and '.join(link_names)}."})
     return figure
 
 
@@ -116,9 +116,9 @@ def _cell(value: object) -> str:
 def _plain_json(figure: Figure) -> dict[str, Any]:
     import json
 
-    plain: dict[str, Any] = json.loads(figure.to_json())  # plain lists in place of NumPy arrays
-    plain["config"] = {"showSendToCloud": False}  # its button would upload the figure
-    return plain
+    figure_json: dict[str, Any] = json.loads(figure.to_json())  # plain lists in place of NumPy arrays
+    figure_json["config"] = {"showSendToCloud": False}  # its button would upload the figure
+    return figure_json
 
 
 def in_colab() -> bool:

@@ -23,10 +23,10 @@ def byte_ticks(most: float, *, count: int = 5) -> dict[str, Any]:
         {'tickvals': [0.0, 100000.0, 200000.0, 300000.0, 400000.0, 500000.0, 600000.0], 'ticktext': ['0', '100 kB', \
 '200 kB', '300 kB', '400 kB', '500 kB', '600 kB']}
     """
-    rough = max(most, 1.0) / count  # bytes between two ticks
-    power = 10.0 ** math.floor(math.log10(rough))
+    rough_step = max(most, 1.0) / count  # bytes between two ticks
+    power = 10.0 ** math.floor(math.log10(rough_step))
     # The step of 1, 2, 5 or 10 times a power of ten that is nearest to the rough one by ratio.
-    step = min((digit * power for digit in (1, 2, 5, 10)), key=lambda each: abs(math.log(each / rough)))
+    step = min((digit * power for digit in (1, 2, 5, 10)), key=lambda each: abs(math.log(each / rough_step)))
     # 2 % beyond the largest value, for its marker.
     places = [number * step for number in range(math.ceil(1.02 * most / step) + 1)]
     return {"tickvals": places, "ticktext": ["0", *map(human_bytes, places[1:])]}

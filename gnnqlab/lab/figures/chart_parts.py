@@ -61,15 +61,15 @@ def begin_chart(
     units = frame.attrs.get("units", {})
 
     def settings(axis: Axis, column: Any) -> dict[str, Any]:
-        found = {"title_text": axis} if isinstance(axis, str) else dict(axis)
-        if not found.get("title_text"):
-            found.pop("title_text", None)
+        axis_settings = {"title_text": axis} if isinstance(axis, str) else dict(axis)
+        if not axis_settings.get("title_text"):
+            axis_settings.pop("title_text", None)
             if figure is None and isinstance(column, str):
-                found["title_text"] = f"{column} ({units[column]})" if column in units else column
-        return found
+                axis_settings["title_text"] = f"{column} ({units[column]})" if column in units else column
+        return axis_settings
 
-    along = frame.index.name if x is None else x
-    return go.Figure() if figure is None else figure, settings(x_axis, along), settings(y_axis, y)
+    x_column = frame.index.name if x is None else x
+    return go.Figure() if figure is None else figure, settings(x_axis, x_column), settings(y_axis, y)
 
 
 def split_styles(y: Any, styles: Styles) -> tuple[Any, Styles]:
@@ -99,22 +99,22 @@ def assign_styles(
 ) -> Iterator[tuple[Series, tuple[str, str, str]]]:
     """Yield each series with its colour, dash and marker; for a bar with its colour, an empty string, its pattern."""
     in_order = STYLES if callable(styles) or isinstance(styles, Mapping) else styles
-    for one, words, pattern in zip(series, cycle(in_order), cycle(_PATTERNS)):  # styles repeat if there are too few
+    for member, words, pattern in zip(series, cycle(in_order), cycle(_PATTERNS)):  # styles repeat if there are too few
         style: Any = words
         if callable(styles):
-            style = styles(one.name)
+            style = styles(member.name)
         elif isinstance(styles, Mapping):
-            style = styles.get(one.key, styles.get(one.name, words))
+            style = styles.get(member.key, styles.get(member.name, words))
         if isinstance(style, Style):
-            yield one, (style.color, "" if bar else style.dash, "" if bar else style.symbol)
+            yield member, (style.color, "" if bar else style.dash, "" if bar else style.symbol)
             continue
-        first, *rest = style.split(" ")
-        color = OKABE_ITO.get(first, first)
+        color_name, *rest = style.split(" ")
+        color = OKABE_ITO.get(color_name, color_name)
         if bar:
-            yield one, (color, "", pattern if style is words and styles is STYLES else "".join(rest))
+            yield member, (color, "", pattern if style is words and styles is STYLES else "".join(rest))
         else:
             dash = next((word for word in rest if word in _DASHES), "solid")
-            yield one, (color, dash, next((word for word in rest if word not in _DASHES), "circle"))
+            yield member, (color, dash, next((word for word in rest if word not in _DASHES), "circle"))
 
 
 def hover_of(name: str, rows: DataFrame, details: str | None, words: str, *, extra: str = "") -> dict[str, Any]:
@@ -129,8 +129,8 @@ def hover_of(name: str, rows: DataFrame, details: str | None, words: str, *, ext
     """
     if details is None:
         return {"hovertemplate": f"{name}: {words}<extra>{extra}</extra>"}
-    more = "" if "customdata" in words else ", %{customdata}"
-    return {"customdata": rows[details].tolist(), "hovertemplate": f"{name}: {words}{more}<extra>{extra}</extra>"}
+    suffix = "" if "customdata" in words else ", %{customdata}"
+    return {"customdata": rows[details].tolist(), "hovertemplate": f"{name}: {words}{suffix}<extra>{extra}</extra>"}
 
 
 def end_chart(
@@ -172,7 +172,7 @@ def end_chart(
     caption = page.get("caption") or _describe_ends(figure, title)
     finish(figure, title=title, caption=caption, dark=dark, height=height, legend_rows=rows)
     if page.get("legend_below"):
-        top = 76 if any(each.yref == "paper" for each in figure.layout.annotations) else 50
+        top = 76 if any(annotation.yref == "paper" for annotation in figure.layout.annotations) else 50
         # About 60 pixels below the plot, whose height is that of the figure less margins.
         figure.update_layout(legend={"y": -60 / (height - 150), "yanchor": "top"}, margin={"t": top, "b": 100})
     return figure
@@ -202,7 +202,7 @@ def _describe_ends(figure: Figure, title: str) -> str:
     ends = []
     for trace in figure.data:
         values = trace["x" if trace.orientation == "h" else "y"] or ()
-        known = [value for value in values if isinstance(value, int | float) and value == value]  # without NaN
-        if known and trace.name and trace.showlegend is not False:
-            ends.append(f"{trace.name} {known[0]:.4g} to {known[-1]:.4g}")
+        known_values = [value for value in values if isinstance(value, int | float) and value == value]  # without NaN
+        if known_values and trace.name and trace.showlegend is not False:
+            ends.append(f"{trace.name} {known_values[0]:.4g} to {known_values[-1]:.4g}")
     return f"{title}: {'; '.join(ends)}." if ends else f"{title}."

@@ -99,26 +99,26 @@ def lines(
     y, styles = split_styles(y, styles)
     figure, x_set, y_set = begin_chart(frame, x, y, x_axis, y_axis, figure)
     # Zero and negative values have no logarithm: they become gaps.
-    logarithmic = "y" in log or "log" in (y_set.get("type"), figure.layout.yaxis.type)
+    is_log = "y" in log or "log" in (y_set.get("type"), figure.layout.yaxis.type)
     values = hover or f"{_plain(y_set)} %{{y:.4g}}, {_plain(x_set)} %{{x}}"
-    for one, (color, dash, symbol) in assign_styles(series_of(frame, x, y, by, names), styles):
-        y_drawn = [value if value is not None and value > 0 else None for value in one.y] if logarithmic else one.y
+    for series, (color, dash, symbol) in assign_styles(series_of(frame, x, y, by, names), styles):
+        y_drawn = [value if value is not None and value > 0 else None for value in series.y] if is_log else series.y
         if band is not None:
-            _add_band(figure, one, band, color)
-        halves = error.get(one.key) if isinstance(error, Mapping) else error
+            _add_band(figure, series, band, color)
+        halves = error.get(series.key) if isinstance(error, Mapping) else error
         edge = {"width": 2 if symbol.endswith("open") else 0, "color": color}
         figure.add_scatter(
-            x=one.x,
+            x=series.x,
             y=y_drawn,
-            name=one.name,
+            name=series.name,
             mode=mode if text is None else f"{mode}+text",
             line={"color": color, "dash": dash, "width": 2, "shape": shape} if "lines" in mode else None,
             marker={"symbol": symbol, "size": size, "color": color, "line": edge} if "markers" in mode else None,
             opacity=opacity,
-            error_y=None if halves is None else _error(one, halves),
-            text=None if text is None else one.rows[text].tolist(),
+            error_y=None if halves is None else _error(series, halves),
+            text=None if text is None else series.rows[text].tolist(),
             textposition=None if text is None else "top center",
-            **hover_of(one.name, one.rows, details, values),
+            **hover_of(series.name, series.rows, details, values),
         )
     return end_chart(figure, page, x_set, y_set, log=log, zero=zero, levels=levels)
 
@@ -183,18 +183,18 @@ def bars(
     word_set = {**kind, **({"autorange": "reversed"} if horizontal else {}), **word_set}
     numbers = word_set.get("type") == "linear"
     values = hover or f"%{{{'y' if horizontal else 'x'}}}, {_plain(amount_set)} %{{{'x' if horizontal else 'y'}:.4g}}"
-    for one, (color, _, pattern) in assign_styles(series_of(frame, x, y, by, names), styles, bar=True):
-        labels = list(map(list, zip(*one.x))) if nested else [value if numbers else str(value) for value in one.x]
-        halves = None if error is None else _error(one, error)
-        at_end = text.get(one.key) if isinstance(text, Mapping) else text
+    for series, (color, _, pattern) in assign_styles(series_of(frame, x, y, by, names), styles, bar=True):
+        labels = list(map(list, zip(*series.x))) if nested else [value if numbers else str(value) for value in series.x]
+        halves = None if error is None else _error(series, error)
+        text_column = text.get(series.key) if isinstance(text, Mapping) else text
         figure.add_bar(
-            **({"x": one.y, "y": labels, "error_x": halves} if horizontal else {"x": labels, "y": one.y}),
+            **({"x": series.y, "y": labels, "error_x": halves} if horizontal else {"x": labels, "y": series.y}),
             **({"orientation": "h"} if horizontal else {"error_y": halves}),
-            name=one.name,
+            name=series.name,
             marker=hatch_marker(color, pattern),
-            text=None if at_end is None else one.rows[at_end].tolist(),
-            textposition=None if at_end is None else "outside",
-            **hover_of(one.name, one.rows, details, values),
+            text=None if text_column is None else series.rows[text_column].tolist(),
+            textposition=None if text_column is None else "outside",
+            **hover_of(series.name, series.rows, details, values),
         )
     figure.update_layout(barmode="stack" if stacked else "group")
     x_set, y_set = (amount_set, word_set) if horizontal else (word_set, amount_set)
@@ -239,26 +239,26 @@ def lanes(
         >>> [(bar.name, list(bar.base), list(bar.x)) for bar in figure.data]
         [('encode', [0.0], [1.0]), ('wait', [1.0], [2.0])]
     """
-    new = figure is None
+    is_new_figure = figure is None
     figure, y_set, x_set = begin_chart(frame, lane, end, y_axis or " ", x_axis, figure)
     spans = list(series_of(frame, lane, end, by, names))
     if isinstance(styles, Mapping):
         ranks = {key: rank for rank, key in enumerate(styles)}
-        spans = sorted((one for one in spans if one.key in ranks), key=lambda one: ranks[one.key])
-    for one, (color, _, pattern) in assign_styles(iter(spans), styles, bar=True):
-        starts = one.rows[start].tolist()
+        spans = sorted((series for series in spans if series.key in ranks), key=lambda series: ranks[series.key])
+    for series, (color, _, pattern) in assign_styles(iter(spans), styles, bar=True):
+        starts = series.rows[start].tolist()
         figure.add_bar(
-            x=[last - first for last, first in zip(one.y, starts, strict=True)],
+            x=[end_time - start_time for end_time, start_time in zip(series.y, starts, strict=True)],
             base=starts,
-            y=one.x,
+            y=series.x,
             orientation="h",
             width=width,
-            name=one.name,
+            name=series.name,
             marker=hatch_marker(color, pattern, opacity=opacity),
-            **hover_of(one.name, one.rows, details, hover, extra="%{y}"),
+            **hover_of(series.name, series.rows, details, hover, extra="%{y}"),
         )
     figure.update_layout(barmode="overlay", legend={"traceorder": "normal"})
-    if new:
+    if is_new_figure:
         y_set = {"autorange": "reversed", "showgrid": False, **y_set}
     if order is not None:
         y_set = {"categoryorder": "array", "categoryarray": list(order), **y_set}
@@ -303,16 +303,16 @@ def panels(
     if not any(chart is not None for chart in charts):
         raise ValueError("panels need at least one chart, got none; pass [lines(table, y=column)]")
     columns = -(-len(charts) // rows)  # rounded up
-    upright = columns == 1
-    both = gap if isinstance(gap, tuple) else (None, gap) if upright else (gap, None)
-    gaps = dict(zip(("horizontal_spacing", "vertical_spacing"), both))
+    has_one_column = columns == 1
+    spacings = gap if isinstance(gap, tuple) else (None, gap) if has_one_column else (gap, None)
+    gaps = dict(zip(("horizontal_spacing", "vertical_spacing"), spacings))
     figure = make_subplots(
         rows=rows, cols=columns, shared_xaxes=share_x, shared_yaxes=share_y,
         **gaps,
         **({"subplot_titles": [t if parts[t] else "" for t in parts]} if isinstance(parts, Mapping) else {}),
-        **({"row_heights" if upright else "column_widths": list(sizes)} if sizes else {}),
+        **({"row_heights" if has_one_column else "column_widths": list(sizes)} if sizes else {}),
     )  # fmt: skip
-    shown: set[str] = set()
+    legend_groups: set[str] = set()
     for number, chart in enumerate(charts):
         if chart is None:
             continue
@@ -321,29 +321,29 @@ def panels(
         for trace in chart.data:
             group = trace.legendgroup or trace.name
             # One entry in the legend per group, from the first panel that has it.
-            first = bool(group) and group not in shown and trace.showlegend is not False
-            shown |= {group} if first else set()
-            figure.add_trace(trace.update(legendgroup=group, showlegend=first), **cell)
-        left = charts[number - 1] if column else None
-        below = charts[number + columns] if row + 1 < rows and number + columns < len(charts) else None
-        figure.update_xaxes(panel_axis(chart.layout.xaxis, below and below.layout.xaxis), **cell)
-        figure.update_yaxes(panel_axis(chart.layout.yaxis, left and left.layout.yaxis), **cell)
+            is_first_of_group = bool(group) and group not in legend_groups and trace.showlegend is not False
+            legend_groups |= {group} if is_first_of_group else set()
+            figure.add_trace(trace.update(legendgroup=group, showlegend=is_first_of_group), **cell)
+        left_chart = charts[number - 1] if column else None
+        lower_chart = charts[number + columns] if row + 1 < rows and number + columns < len(charts) else None
+        figure.update_xaxes(panel_axis(chart.layout.xaxis, lower_chart and lower_chart.layout.xaxis), **cell)
+        figure.update_yaxes(panel_axis(chart.layout.yaxis, left_chart and left_chart.layout.yaxis), **cell)
         # Plotly hides tick labels of shared axes; next to an empty place no other panel shows them.
-        figure.update_xaxes({"showticklabels": True} if share_x and below is None else {}, **cell)
-        figure.update_yaxes({"showticklabels": True} if share_y and left is None else {}, **cell)
-        for add, several in (
+        figure.update_xaxes({"showticklabels": True} if share_x and lower_chart is None else {}, **cell)
+        figure.update_yaxes({"showticklabels": True} if share_y and left_chart is None else {}, **cell)
+        for add_item, items in (
             (figure.add_shape, chart.layout.shapes),
             (figure.add_annotation, chart.layout.annotations),
         ):
-            for each in several:
-                add(each.update({f"{way}ref": panel_reference(each[f"{way}ref"], way, number) for way in "xy"}))
+            for item in items:
+                add_item(item.update({f"{way}ref": panel_reference(item[f"{way}ref"], way, number) for way in "xy"}))
         figure.update_layout(
             {key: chart.layout[key] for key in ("barmode", "bargap", "scattermode") if chart.layout[key]}
         )
-    if len(shown) < 2:
+    if len(legend_groups) < 2:
         figure.update_traces(showlegend=False)
     end_chart(figure, page)
-    if "title" in page and isinstance(parts, Mapping) and len(shown) > 1 and not page.get("legend_below"):
+    if "title" in page and isinstance(parts, Mapping) and len(legend_groups) > 1 and not page.get("legend_below"):
         # A legend above the titles of panels, 26 pixels over the plot.
         room = figure.layout.height - figure.layout.margin.t - 60
         figure.update_layout(legend={"y": 1 + 26 / room}, margin={"t": figure.layout.margin.t + 24})
@@ -374,12 +374,12 @@ def add_slider(
         >>> add_slider(figure, steps, start=0.1, prefix="lr = ").layout.sliders[0].steps[1].label
         '0.2'
     """
-    chosen = [] if traces is None else [list(traces)]
+    indices = [] if traces is None else [list(traces)]
     marks = [
-        {"label": str(mark), "method": "restyle", "args": [dict(values), *chosen]} for mark, values in steps.items()
+        {"label": str(mark), "method": "restyle", "args": [dict(values), *indices]} for mark, values in steps.items()
     ]
-    active = list(steps).index(start)
-    slider = {"steps": marks, "active": active, "currentvalue": {"prefix": prefix}, "pad": {"t": 55}}
+    start_index = list(steps).index(start)
+    slider = {"steps": marks, "active": start_index, "currentvalue": {"prefix": prefix}, "pad": {"t": 55}}
     return figure.update_layout(sliders=[slider], margin={"b": 125})
 
 
@@ -387,14 +387,14 @@ def _plain(axis: Mapping[str, Any]) -> str:
     return str(axis.get("title_text") or "").replace("<br>", " ")
 
 
-def _error(one: Series, column: str) -> dict[str, Any]:
-    return {"type": "data", "array": one.rows[column].tolist(), "thickness": 1.5}
+def _error(series: Series, column: str) -> dict[str, Any]:
+    return {"type": "data", "array": series.rows[column].tolist(), "thickness": 1.5}
 
 
-def _add_band(figure: Figure, one: Series, band: tuple[str, str], color: str) -> None:
-    low, high = (one.rows[column].tolist() for column in band)
+def _add_band(figure: Figure, series: Series, band: tuple[str, str], color: str) -> None:
+    low, high = (series.rows[column].tolist() for column in band)
     figure.add_scatter(
         # Along the upper edge and back along the lower one.
-        x=one.x + one.x[::-1], y=high + low[::-1], fill="toself", fillcolor=color, opacity=0.2, mode="lines",
-        line={"width": 0}, hoverinfo="skip", showlegend=False, legendgroup=one.name, name=one.name,
+        x=series.x + series.x[::-1], y=high + low[::-1], fill="toself", fillcolor=color, opacity=0.2, mode="lines",
+        line={"width": 0}, hoverinfo="skip", showlegend=False, legendgroup=series.name, name=series.name,
     )  # fmt: skip

@@ -71,9 +71,9 @@ class FigureView:
 
     def show(self, figure: Figure) -> None:
         """Replace the figure by another one."""
-        plain = figure.to_plotly_json()
+        figure_json = figure.to_plotly_json()
         with self._lock:
-            self._data, self._layout = list(plain["data"]), dict(plain["layout"])
+            self._data, self._layout = list(figure_json["data"]), dict(figure_json["layout"])
             if self._width is not None:
                 self._layout["width"] = self._width
             self._send()
@@ -97,11 +97,11 @@ class FigureView:
         """
         with self._lock:
             # New dictionaries: readers of the old list see a consistent figure.
-            self._data = [{**trace, **new} for trace, new in zip(self._data, values, strict=True)]
+            self._data = [{**trace, **attributes} for trace, attributes in zip(self._data, values, strict=True)]
             if caption is not None:
                 self._layout = {**self._layout, "meta": {"caption": caption}}
-            for name, new in (axes or {}).items():
-                self._layout = {**self._layout, name: {**self._layout.get(name, {}), **new}}
+            for name, attributes in (axes or {}).items():
+                self._layout = {**self._layout, name: {**self._layout.get(name, {}), **attributes}}
             self._send()
 
     def on_click(self, callback: Callable[[int, Any, Any], None]) -> None:

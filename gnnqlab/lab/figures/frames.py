@@ -86,9 +86,9 @@ def by_tier(traffic: DataFrame) -> DataFrame:
     sums = traffic.assign(bytes=traffic["payload_bytes"] + traffic["param_bytes"])  # one row per message
     frame = sums.groupby("tier", observed=False)[["rows", "bytes"]].sum() / epochs
     exchange = ["tier", "receiver", "epoch", "layer", "direction", "round"]
-    slowest = traffic.groupby(exchange, observed=True)["seconds"].max()  # messages of an exchange run in parallel
+    exchange_s = traffic.groupby(exchange, observed=True)["seconds"].max()  # messages of an exchange run in parallel
     # By tier and receiver, seconds per epoch.
-    total = slowest.groupby(["tier", "receiver"], observed=True).sum() / epochs
+    total = exchange_s.groupby(["tier", "receiver"], observed=True).sum() / epochs
     seconds = total.groupby("tier", observed=True).max()  # of the slowest receiver
     return frame.assign(seconds=pd.Series(seconds).reindex(frame.index, fill_value=0.0))
 

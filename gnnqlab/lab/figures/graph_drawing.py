@@ -42,23 +42,23 @@ def draw_partition(parts: Parts, *, dark: bool = False) -> FigureData:
 
     places, kinds, owner = places_of(parts.graph), _kinds(parts), parts.owner.tolist()
     edges = neighbours(parts.graph)
-    cut = [edge for edge in edges if owner[edge[0]] != owner[edge[1]]]
+    cut_edges = [edge for edge in edges if owner[edge[0]] != owner[edge[1]]]
     figure = go.Figure()
-    _add_edges(figure, places, [edge for edge in edges if edge not in set(cut)], "edge inside a worker")
-    _add_edges(figure, places, cut, "cut edge", color=OKABE_ITO["vermillion"], dash="dash")
+    _add_edges(figure, places, [edge for edge in edges if edge not in set(cut_edges)], "edge inside a worker")
+    _add_edges(figure, places, cut_edges, "cut edge", color=OKABE_ITO["vermillion"], dash="dash")
     for worker in range(parts.workers):
         for kind in ("central", "marginal"):
-            nodes = [node for node, own in enumerate(owner) if own == worker and kinds[node] == kind]
+            nodes = [node for node, rank in enumerate(owner) if rank == worker and kinds[node] == kind]
             _add_nodes(figure, places, nodes, worker=worker, kind=kind, dark=dark)
     _bare_axes(figure, places)
-    marginal = [node for node, kind in enumerate(kinds) if kind == "marginal"]
-    counted = len(places)
+    marginal_nodes = [node for node, kind in enumerate(kinds) if kind == "marginal"]
+    num_nodes = len(places)
     caption = (
-        f"{_count(counted, 'node')} on {_count(parts.workers, 'worker')}: {len(cut)} of {len(edges)} edges are cut; "
-        f"marginal nodes are {', '.join(map(str, marginal)) or 'none'}."
+        f"{_count(num_nodes, 'node')} on {_count(parts.workers, 'worker')}: {len(cut_edges)} of {len(edges)} edges are "
+        f"cut; marginal nodes are {', '.join(map(str, marginal_nodes)) or 'none'}."
     )
-    frame = pd.DataFrame({"worker": owner, "kind": kinds}, index=pd.Index(range(counted), name="node"))
-    title = f"{_count(counted, 'node')} on {_count(parts.workers, 'worker')}"
+    frame = pd.DataFrame({"worker": owner, "kind": kinds}, index=pd.Index(range(num_nodes), name="node"))
+    title = f"{_count(num_nodes, 'node')} on {_count(parts.workers, 'worker')}"
     _finish(figure, title=title, caption=caption, dark=dark, height=380)
     return FigureData(figure, frame)
 
@@ -85,9 +85,9 @@ def draw_shards(
         halo = shard.halo.tolist()
         for owner in sorted({int(parts.owner[node]) for node in halo}):
             for kind in ("halo", "left out"):
-                absent = (left_out or {}).get(rank, ())
+                absent_nodes = (left_out or {}).get(rank, ())
                 is_absent = kind == "left out"
-                nodes = [node for node in halo if parts.owner[node] == owner and (node in absent) == is_absent]
+                nodes = [node for node in halo if parts.owner[node] == owner and (node in absent_nodes) == is_absent]
                 _add_nodes(figure, places, nodes, worker=owner, kind=kind, dark=dark, panel=(row + 1, column + 1))
                 frame += [(rank, node, kind, owner) for node in nodes]
     _add_to_legend(figure, "halo: a copy of another worker's row", color=_FAINT, symbol="square-open")
@@ -96,8 +96,8 @@ def draw_shards(
     sentences = [
         f"worker {rank} has copies of {', '.join(map(str, sorted(shard.halo.tolist()))) or 'none'}"
         + (
-            f" but does not receive {', '.join(map(str, out))}"
-            if (out := sorted((left_out or {}).get(rank, ())))
+            f" but does not receive {', '.join(map(str, left_out_nodes))}"
+            if (left_out_nodes := sorted((left_out or {}).get(rank, ())))
             else ""
         )
         for rank, shard in enumerate(parts.shards)
@@ -124,19 +124,19 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
     import pandas as pd
 
     # Every halo row of every worker must have a bit-width before anything is drawn.
-    missing = [
+    missing_pairs = [
         (rank, node)
         for rank, shard in enumerate(parts.shards)
         for node in shard.halo.tolist()
         if (rank, node) not in widths
     ]
-    if missing:
+    if missing_pairs:
         raise ValueError(
-            f"every halo row needs a bit-width, got none for (worker, node) {missing[:3]}; use message_widths"
+            f"every halo row needs a bit-width, got none for (worker, node) {missing_pairs[:3]}; use message_widths"
         )
     figure, _ = _panels(parts, dark=dark)
     places = places_of(parts.graph)
-    frame, shown = [], set()
+    frame, shown_widths = [], set()
     for rank, shard in enumerate(parts.shards):
         row, column = divmod(rank, 2)
         for bits in sorted({widths[rank, node] for node in shard.halo.tolist()}):
@@ -157,14 +157,14 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
                 name=human_bits(bits),
                 legendgroup=f"bits {bits}",
                 legendrank=bits,
-                showlegend=bits not in shown,  # one entry for all panels
+                showlegend=bits not in shown_widths,  # one entry for all panels
                 hovertemplate=f"node %{{customdata}} for worker {rank}: {_count(bits, 'bit')}<extra></extra>",
                 row=row + 1,
                 col=column + 1,
             )
             words = [f"row {node}" for node in nodes]
-            _add_words(figure, places, nodes, words, below=_bits_size(bits) / 2, dark=dark, panel=(row + 1, column + 1))
-            shown.add(bits)
+            _add_words(figure, places, nodes, words, shift=_bits_size(bits) / 2, dark=dark, panel=(row + 1, column + 1))
+            shown_widths.add(bits)
             frame += [(rank, node, int(parts.owner[node]), bits) for node in nodes]
     table = pd.DataFrame(frame, columns=["worker", "node", "owner", "bits"]).set_index("worker")
     counts = table["bits"].value_counts().sort_index()
@@ -193,7 +193,7 @@ def message_widths(
 
     from gnnqlab.bits.policy import Rows
 
-    found: dict[tuple[int, int], int] = {}
+    width_by_copy: dict[tuple[int, int], int] = {}
     for rank, shard in enumerate(parts.shards):
         for route in shard.plan("forward").receive:
             # Forward, rank receives rows; backward, it sends their gradients to the owner.
@@ -202,8 +202,8 @@ def message_widths(
             if route.num_rows:
                 # Scalar or (rows,) -> (rows,).
                 widths = torch.as_tensor(bits.widths(rows, epoch)).expand(route.num_rows)
-                found.update({(rank, int(node)): int(width) for node, width in zip(route.ids, widths)})
-    return found
+                width_by_copy.update({(rank, int(node)): int(width) for node, width in zip(route.ids, widths)})
+    return width_by_copy
 
 
 def _kinds(parts: Parts) -> list[str]:
@@ -232,32 +232,34 @@ def _panels(parts: Parts, *, dark: bool) -> tuple[Figure, list[tuple[int, int, s
     frame: list[tuple[int, int, str, int]] = []
     for rank, shard in enumerate(parts.shards):
         panel = (rank // 2 + 1, rank % 2 + 1)  # row and column from 1, two panels per row
-        owned = set(shard.owned.tolist())
-        stored = owned | set(shard.halo.tolist())
+        owned_ids = set(shard.owned.tolist())
+        stored_ids = owned_ids | set(shard.halo.tolist())
         # The worker stores edges between its own nodes, and those between its own and halo nodes.
-        inside = [edge for edge in neighbours(parts.graph) if set(edge) <= owned]
-        to_halo = [edge for edge in neighbours(parts.graph) if set(edge) <= stored and len(set(edge) & owned) == 1]
-        _add_edges(figure, places, inside, "edge inside a worker", panel=panel, legend=rank == 0)
+        inner_edges = [edge for edge in neighbours(parts.graph) if set(edge) <= owned_ids]
+        halo_edges = [
+            edge for edge in neighbours(parts.graph) if set(edge) <= stored_ids and len(set(edge) & owned_ids) == 1
+        ]
+        _add_edges(figure, places, inner_edges, "edge inside a worker", panel=panel, legend=rank == 0)
         _add_edges(
-            figure, places, to_halo, "edge to a copy", color=OKABE_ITO["vermillion"], dash="dash", panel=panel,
+            figure, places, halo_edges, "edge to a copy", color=OKABE_ITO["vermillion"], dash="dash", panel=panel,
             legend=rank == 0,
         )  # fmt: skip
-        absent = [node for node in range(len(places)) if node not in stored]
+        absent_nodes = [node for node in range(len(places)) if node not in stored_ids]
         figure.add_scatter(
-            x=[places[node][0] for node in absent],
-            y=[places[node][1] for node in absent],
+            x=[places[node][0] for node in absent_nodes],
+            y=[places[node][1] for node in absent_nodes],
             mode="markers",
             marker={"color": _FAINT, "size": 7},
             name="on other workers only",
             legendgroup="on other workers only",
             showlegend=rank == 0,
-            customdata=absent,
+            customdata=absent_nodes,
             hovertemplate=f"node %{{customdata}}: not on worker {rank}<extra></extra>",
             row=panel[0],
             col=panel[1],
         )
         for kind in ("central", "marginal"):
-            nodes = [node for node in sorted(owned) if kinds[node] == kind]
+            nodes = [node for node in sorted(owned_ids) if kinds[node] == kind]
             _add_nodes(figure, places, nodes, worker=rank, kind=kind, dark=dark, panel=panel)
             frame += [(rank, node, kind, rank) for node in nodes]
     _bare_axes(figure, places)
@@ -316,30 +318,30 @@ def _add_nodes(
     """Draw nodes of one owner and kind: the id in the shape, the kind as a word below it if there is room."""
     if not nodes:
         return
-    few = len(places) <= 16  # larger markers and a word per node only if they do not overlap
+    room = len(places) <= 16  # larger markers and a word per node only if they do not overlap
     color, ink = _COLORS[worker % 4], _INK[worker % 4]
-    marker: dict[str, Any] = {"color": color, "symbol": _SHAPES[kind], "size": 30 if few else 17, "line": {"width": 0}}
+    marker: dict[str, Any] = {"color": color, "symbol": _SHAPES[kind], "size": 30 if room else 17, "line": {"width": 0}}
     if kind == "halo":
-        marker |= {"color": "#14171a" if dark else "#ffffff", "size": 26 if few else 15}
+        marker |= {"color": "#14171a" if dark else "#ffffff", "size": 26 if room else 15}
         marker["line"] = {"width": 3, "color": color}
         ink = "#e6e8ea" if dark else "#1f2328"
     if kind == "left out":
-        marker |= {"color": _FAINT, "size": 22 if few else 13}
+        marker |= {"color": _FAINT, "size": 22 if room else 13}
         ink = "#6c757d"
     figure.add_scatter(
         x=[places[node][0] for node in nodes],
         y=[places[node][1] for node in nodes],
         mode="markers+text",
         text=[str(node) for node in nodes],
-        textfont={"color": ink, "size": 13 if few else 9},
+        textfont={"color": ink, "size": 13 if room else 9},
         marker=marker,
         name=f"worker {worker}, {kind}",
         showlegend=panel is None,
         hovertemplate=f"node %{{text}}: worker {worker}, {kind}<extra></extra>",
         **_cell(panel),
     )
-    if few:
-        _add_words(figure, places, nodes, [kind] * len(nodes), below=19, dark=dark, panel=panel)
+    if room:
+        _add_words(figure, places, nodes, [kind] * len(nodes), shift=19, dark=dark, panel=panel)
 
 
 def _add_to_legend(figure: Figure, name: str, *, color: str, symbol: str) -> None:
@@ -359,16 +361,16 @@ def _add_words(
     nodes: Sequence[int],
     words: Sequence[str],
     *,
-    below: float,
+    shift: float,
     dark: bool,
     panel: tuple[int, int] | None,
 ) -> None:
-    """Write a word under each node, ``below`` pixels from its middle."""
+    """Write a word under each node, ``shift`` pixels from its middle."""
     for node, word in zip(nodes, words):
         figure.add_annotation(
             x=places[node][0],
             y=places[node][1],
-            yshift=-below,
+            yshift=-shift,
             text=word,
             showarrow=False,
             yanchor="top",
@@ -381,10 +383,10 @@ def _add_words(
 
 def _bare_axes(figure: Figure, places: Sequence[tuple[float, float]]) -> None:
     """Hide the axes and give the nodes the same margins in every panel."""
-    across, along = [x for x, _ in places] or [0.0], [y for _, y in places] or [0.0]  # an empty graph has a range too
+    xs, ys = [x for x, _ in places] or [0.0], [y for _, y in places] or [0.0]  # an empty graph has a range too
     margin = 0.5
-    figure.update_xaxes(visible=False, range=[min(across) - margin, max(across) + margin])
-    figure.update_yaxes(visible=False, range=[min(along) - 1.4 * margin, max(along) + margin])
+    figure.update_xaxes(visible=False, range=[min(xs) - margin, max(xs) + margin])
+    figure.update_yaxes(visible=False, range=[min(ys) - 1.4 * margin, max(ys) + margin])
 
 
 def _cell(panel: tuple[int, int] | None) -> dict[str, int]:

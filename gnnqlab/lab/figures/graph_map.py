@@ -94,10 +94,10 @@ def draw(
     _check(parts, show, worker, pair, bits, errors)
     nodes = None if around is None else neighbourhood(parts.graph, around)
     grid = places_on_grid(parts.graph, nodes)
-    found = dependencies_of(parts, grid.nodes)
-    node_facts = _NodeFacts(found, *_by_copy(parts, show, bits, errors), pair=pair)
-    filled = node_facts.assign_fills(parts, show, worker)
-    return _draw_figure(parts, grid, node_facts, filled, show=show, worker=worker, around=around, dark=dark)
+    dependencies = dependencies_of(parts, grid.nodes)
+    node_facts = _NodeFacts(dependencies, *_by_copy(parts, show, bits, errors), pair=pair)
+    fills = node_facts.assign_fills(parts, show, worker)
+    return _draw_figure(parts, grid, node_facts, fills, show=show, worker=worker, center=around, dark=dark)
 
 
 @dataclass(frozen=True)
@@ -110,20 +110,20 @@ class _NodeFacts:
     pair: tuple[int, int] | None
 
     def assign_fills(self, parts: Parts, show: str, worker: int | None) -> FillAssignment:
-        found, workers = self.found, parts.workers
+        dependencies, workers = self.found, parts.workers
         if self.pair is not None and show in ("owner", "halo"):
             sender, receiver = self.pair
-            sent = set(transferred_nodes(parts, sender, receiver))
-            return node_fills.by_pair(found, sent, self.waiting_nodes, sender, receiver)
+            sent_nodes = set(transferred_nodes(parts, sender, receiver))
+            return node_fills.by_pair(dependencies, sent_nodes, self.waiting_nodes, sender, receiver)
         if show == "owner":
-            return node_fills.by_owner(found, workers)
+            return node_fills.by_owner(dependencies, workers)
         if show == "halo":
-            return node_fills.by_copies(found) if worker is None else node_fills.by_shard(found, worker)
+            return node_fills.by_copies(dependencies) if worker is None else node_fills.by_shard(dependencies, worker)
         rest = "not sent" if self.pair is None else "not of this pair"
         if show == "bits":
-            widths = {node: int(most) for node, most in self._most(self.widths, parts).items()}
-            return node_fills.by_width(found, widths, rest=rest)
-        return node_fills.by_error(found, self._most(self.errors, parts), rest=rest)
+            widths = {node: int(width) for node, width in self._most(self.widths, parts).items()}
+            return node_fills.by_width(dependencies, widths, rest=rest)
+        return node_fills.by_error(dependencies, self._most(self.errors, parts), rest=rest)
 
     @property
     def waiting_nodes(self) -> set[int]:
@@ -131,33 +131,37 @@ class _NodeFacts:
         if self.pair is None:
             return set()
         sender, receiver = self.pair
-        found = self.found
-        return {node for node, waits in found.rows.items() if found.owner[node] == receiver and sender in waits}
+        dependencies = self.found
+        return {
+            node
+            for node, waits in dependencies.rows.items()
+            if dependencies.owner[node] == receiver and sender in waits
+        }
 
     def _most(self, by_copy: ByCopy, parts: Parts) -> dict[int, float]:
         """Return the largest value of each row among the workers with a copy; for a pair, the receiver's value."""
-        most: dict[int, float] = {}
+        values: dict[int, float] = {}
         for (holder, node), value in by_copy.items():
             if self.pair is None or (holder == self.pair[1] and int(parts.owner[node]) == self.pair[0]):
-                most[node] = max(value, most.get(node, value))  # a row sent to several workers counts once
-        return most
+                values[node] = max(value, values.get(node, value))  # a row sent to several workers counts once
+        return values
 
     def hover_text(self, node: int) -> str:
         """Return the hover text of a node after its id, class and owner."""
-        found = self.found
-        kind = "central" if found.central[node] else "copied" if found.sums else "marginal"
-        lines = [kind + (f": {found.describe(node)}" if node in found.rows else "")]
-        holders = found.copies.get(node, ())
+        dependencies = self.found
+        kind = "central" if dependencies.central[node] else "copied" if dependencies.sums else "marginal"
+        lines = [kind + (f": {dependencies.describe(node)}" if node in dependencies.rows else "")]
+        holders = dependencies.copies.get(node, ())
         if holders:
-            each = []
+            copy_texts = []
             for holder in holders:
                 words = str(holder)
                 if (holder, node) in self.widths:
                     words += f" in {self.widths[holder, node]}b"
                 if (holder, node) in self.errors:
                     words += f", error {self.errors[holder, node]:.2g}"
-                each.append(words)
-            lines.append("copied to worker " + ("; " if self.widths or self.errors else ", ").join(each))
+                copy_texts.append(words)
+            lines.append("copied to worker " + ("; " if self.widths or self.errors else ", ").join(copy_texts))
         return "<br>".join(lines)
 
 
@@ -195,28 +199,28 @@ def _by_copy(
 
 
 def _draw_figure(
-    parts: Parts, grid: Grid, node_facts: _NodeFacts, filled: FillAssignment, *, show: str, worker: int | None,
-    around: int | None, dark: bool,
+    parts: Parts, grid: Grid, node_facts: _NodeFacts, fills: FillAssignment, *, show: str, worker: int | None,
+    center: int | None, dark: bool,
 ) -> FigureData:  # fmt: skip
     import pandas as pd
     import plotly.graph_objects as go
 
     graph, ink = parts.graph, "#f2f4f6" if dark else "#1f2328"
     images = grey_levels(graph)
-    picture, pitch = _picture(grid, filled, images, ink)
+    picture, pitch = _picture(grid, fills, images, ink)
     figure = go.Figure()
     figure.add_image(
         source=data_address(picture), x0=-0.5 + 1 / pitch, y0=-0.5 + 1 / pitch, dx=1 / pitch, dy=1 / pitch,
         colormodel="rgba256", hoverinfo="skip",
     )  # fmt: skip
-    labelled = bool(graph.num_classes) and not graph.multi_label
+    has_classes = bool(graph.num_classes) and not graph.multi_label
     ground = np.full((grid.lines, grid.columns), np.nan, np.float32)  # (lines, columns); NaN: an empty cell
     facts = np.zeros((grid.lines, grid.columns, 2), np.uint16)  # class and owner: as numbers they take few bytes
     words = np.full((grid.lines, grid.columns), "", object)
     for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
         ground[y, x], words[y, x] = node, node_facts.hover_text(node)
-        facts[y, x] = int(graph.labels[node]) if labelled else 0, node_facts.found.owner[node]
-    hover = "node %{z:d}" + (", class %{customdata[0]}" if labelled else "") + "<br>worker %{customdata[1]}, %{text}"
+        facts[y, x] = int(graph.labels[node]) if has_classes else 0, node_facts.found.owner[node]
+    hover = "node %{z:d}" + (", class %{customdata[0]}" if has_classes else "") + "<br>worker %{customdata[1]}, %{text}"
     figure.add_heatmap(
         z=ground, text=words.tolist(), customdata=facts, hovertemplate=hover + "<extra></extra>", hoverongaps=False,
         opacity=0, showscale=False, name="nodes",
@@ -227,23 +231,23 @@ def _draw_figure(
             textfont={"size": 12, "color": ink}, hoverinfo="skip", showlegend=False,
         )  # fmt: skip
     edges = _add_edges(figure, parts, grid, node_facts, ink)
-    if around is not None:
-        x, y = grid.cells[grid.nodes.tolist().index(around)].tolist()
+    if center is not None:
+        x, y = grid.cells[grid.nodes.tolist().index(center)].tolist()
         marker = {"symbol": "square-open", "size": 26, "color": ink, "line": {"width": 3}}
-        figure.add_scatter(x=[x], y=[y], mode="markers", marker=marker, hoverinfo="skip", name=f"node {around}")
-    shown = [fill for fill in filled.fills if fill.key]
+        figure.add_scatter(x=[x], y=[y], mode="markers", marker=marker, hoverinfo="skip", name=f"node {center}")
+    legend_fills = [fill for fill in fills.fills if fill.key]
     if show == "owner" and node_facts.pair is None:
-        shown.append(Fill("pale: central, waits for no worker", "#7d7d7d", node_fills.PALE))
-    for fill in shown:
+        legend_fills.append(Fill("pale: central, waits for no worker", "#7d7d7d", node_fills.PALE))
+    for fill in legend_fills:
         color = _rgba(fill.color, fill.cover)
         marker = {"symbol": "square", "size": 13, "color": color, "line": {"width": 1, "color": "#8c959f"}}
         figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=fill.label, hoverinfo="skip")
-    caption = _caption(parts, grid, node_facts, filled, show, worker, around, images is not None, edges)
+    caption = _caption(parts, grid, node_facts, fills, show, worker, center, images is not None, edges)
     # Lines of the legend, at about 7 pixels per letter and 45 per symbol; rounded up.
-    lines = -(-sum(len(fill.label) * 7 + 45 for fill in shown) // (_PAGE - 40))
+    lines = -(-sum(len(fill.label) * 7 + 45 for fill in legend_fills) // (_PAGE - 40))
     # Pixels for title and legend, and height of the map over its width.
-    fixed, share = 46 + 14 + 22 * lines, grid.lines / grid.columns
-    height = round(fixed + share * (_PAGE - 2 * _SIDE))
+    fixed_px, share = 46 + 14 + 22 * lines, grid.lines / grid.columns
+    height = round(fixed_px + share * (_PAGE - 2 * _SIDE))
     finish(figure, title=_title(parts, node_facts.pair, show, worker), caption=caption, dark=dark, height=height)
     figure.update_xaxes(visible=False, range=[-0.5, grid.columns - 0.5], constrain="domain")
     figure.update_yaxes(
@@ -252,26 +256,26 @@ def _draw_figure(
     figure.update_layout(
         legend={"yref": "container", "y": 0.0, "yanchor": "bottom", "traceorder": "normal", "itemclick": False,
                 "itemdoubleclick": False, "itemwidth": 30},
-        margin={"t": 46, "b": fixed - 46, "l": _SIDE, "r": _SIDE},
-        meta={"caption": caption, "tall": {"fixed": fixed, "share": share, "beside": 2 * _SIDE}},
+        margin={"t": 46, "b": fixed_px - 46, "l": _SIDE, "r": _SIDE},
+        meta={"caption": caption, "tall": {"fixed": fixed_px, "share": share, "beside": 2 * _SIDE}},
     )  # fmt: skip
-    counts = filled.counts
+    counts = fills.counts
     table = pd.DataFrame({"nodes": list(counts.values())}, index=pd.Index(list(counts), name="drawn as"))
     return FigureData(figure, table)
 
 
-def _picture(grid: Grid, filled: FillAssignment, images: NDArray[np.uint8] | None, ink: str) -> tuple[bytes, int]:
+def _picture(grid: Grid, fills: FillAssignment, images: NDArray[np.uint8] | None, ink: str) -> tuple[bytes, int]:
     """Return a picture of all cells, each node's image in shades of ink on its fill, and the pixels of a cell."""
     size = 4 if images is None else int(images.shape[1])
     shades = 1 if images is None else LEVELS
     pitch = size + 1  # a transparent line between cells
     palette = [(0, 0, 0, 0)]  # entry 0: transparent
-    for fill in filled.fills:
+    for fill in fills.fills:
         palette += [_shade(fill, ink, shade / max(shades - 1, 1)) for shade in range(shades)]
     sheet = np.zeros((grid.lines * pitch, grid.columns * pitch), np.uint8)
     for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
-        first = np.uint8(1 + shades * filled.index_by_node[node])  # palette: transparent, then the shades of each fill
-        cell = first if images is None else first + images[node]  # an image has values from 0 to LEVELS - 1
+        offset = np.uint8(1 + shades * fills.index_by_node[node])  # palette: transparent, then the shades of each fill
+        cell = offset if images is None else offset + images[node]  # an image has values from 0 to LEVELS - 1
         sheet[y * pitch : y * pitch + size, x * pitch : x * pitch + size] = cell
     return write_png(sheet, palette), pitch
 
@@ -279,11 +283,14 @@ def _picture(grid: Grid, filled: FillAssignment, images: NDArray[np.uint8] | Non
 def _shade(fill: Fill, ink: str, shade: float) -> tuple[int, int, int, int]:
     """Return the RGBA colour of ink over a fill over a transparent ground (alpha compositing)."""
     shade *= 0.45 if fill.faint else 1.0
-    under = (1 - shade) * (fill.cover if fill.color else 0.12 if fill.faint else 0.0)
-    cover = shade + under
-    below = _channels(fill.color or "#8c959f")
-    mixed = [round((shade * over + under * back) / cover) if cover else 0 for over, back in zip(_channels(ink), below)]
-    return mixed[0], mixed[1], mixed[2], round(255 * cover)
+    fill_opacity = (1 - shade) * (fill.cover if fill.color else 0.12 if fill.faint else 0.0)
+    cover = shade + fill_opacity
+    fill_channels = _channels(fill.color or "#8c959f")
+    channels = [
+        round((shade * ink_channel + fill_opacity * fill_channel) / cover) if cover else 0
+        for ink_channel, fill_channel in zip(_channels(ink), fill_channels)
+    ]
+    return channels[0], channels[1], channels[2], round(255 * cover)
 
 
 def _add_edges(figure: Figure, parts: Parts, grid: Grid, node_facts: _NodeFacts, ink: str) -> int | None:
@@ -302,7 +309,7 @@ def _add_edges(figure: Figure, parts: Parts, grid: Grid, node_facts: _NodeFacts,
     gap = np.full(len(ends), np.nan)  # NaN ends a line
     x, y = (
         # (edges, 3) -> (3 * edges,).
-        np.stack([[one[axis] for one, _ in ends], [other[axis] for _, other in ends], gap], axis=1).ravel()
+        np.stack([[start[axis] for start, _ in ends], [end[axis] for _, end in ends], gap], axis=1).ravel()
         for axis in (0, 1)
     )
     figure.add_scatter(
@@ -312,46 +319,46 @@ def _add_edges(figure: Figure, parts: Parts, grid: Grid, node_facts: _NodeFacts,
 
 
 def _title(parts: Parts, pair: tuple[int, int] | None, show: str, worker: int | None) -> str:
-    what = _TITLES[show]
+    subject = _TITLES[show]
     if worker is not None:
-        what = f"nodes and copies on worker {worker}"
+        subject = f"nodes and copies on worker {worker}"
     if pair is not None:
-        rows = "rows" if show in ("owner", "halo") else what.replace("each row", "rows")
-        what = f"{rows} from worker {pair[0]} to worker {pair[1]}"
-    return f"{parts.graph.name} on {parts.workers} workers: {what}"
+        rows = "rows" if show in ("owner", "halo") else subject.replace("each row", "rows")
+        subject = f"{rows} from worker {pair[0]} to worker {pair[1]}"
+    return f"{parts.graph.name} on {parts.workers} workers: {subject}"
 
 
 def _caption(
-    parts: Parts, grid: Grid, node_facts: _NodeFacts, filled: FillAssignment, show: str, worker: int | None,
-    around: int | None, images: bool, edges: int | None,
+    parts: Parts, grid: Grid, node_facts: _NodeFacts, fills: FillAssignment, show: str, worker: int | None,
+    center: int | None, images: bool, edges: int | None,
 ) -> str:  # fmt: skip
-    graph, found = parts.graph, node_facts.found
-    drawn = f"{len(grid.nodes):,} nodes" if around is None else f"the {len(grid.nodes):,} nodes around node {around}"
-    first = (
-        f"{graph.name}, {drawn} on {parts.workers} workers, {'each as its image, ' if images else ''}neighbours near."
+    graph, dependencies = parts.graph, node_facts.found
+    extent = f"{len(grid.nodes):,} nodes" if center is None else f"the {len(grid.nodes):,} nodes around node {center}"
+    sentence = (
+        f"{graph.name}, {extent} on {parts.workers} workers, {'each as its image, ' if images else ''}neighbours near."
     )
     if node_facts.pair is not None:
         sender, receiver = node_facts.pair
         rows = transferred_nodes(parts, sender, receiver)
-        num_drawn = sum(node in found.owner for node in rows)
+        num_drawn = sum(node in dependencies.owner for node in rows)
         part = f" {num_drawn:,} of them are drawn;" if num_drawn < len(rows) else ""
         note = " their edges are too many to be drawn;" if edges is None else ""
-        first += (
+        sentence += (
             f" Worker {sender} sends worker {receiver} {len(rows):,} rows per exchange;{part}{note} "
             f"{len(node_facts.waiting_nodes):,} nodes there wait for them."
         )
-    counts = {label: count for label, count in filled.counts.items() if count and label != "others"}
+    counts = {label: count for label, count in fills.counts.items() if count and label != "others"}
     if show == "owner" and node_facts.pair is None:
-        waits = sum(not central for central in found.central.values())
-        kind = "copied" if found.sums else "marginal"
-        rest = len(found.central) - waits
-        return f"{first} {waits:,} are {kind} (strong) and wait for other workers; {rest:,} are central (pale)."
+        waits = sum(not is_central for is_central in dependencies.central.values())
+        kind = "copied" if dependencies.sums else "marginal"
+        rest = len(dependencies.central) - waits
+        return f"{sentence} {waits:,} are {kind} (strong) and wait for other workers; {rest:,} are central (pale)."
     if node_facts.pair is not None and show in ("owner", "halo"):
-        return first
+        return sentence
     subject = {"halo": "Nodes", "bits": "Rows by their largest bit-width", "error": "Squared error, rows"}[show]
     if worker is not None:
         subject = f"Worker {worker}"
-    return f"{first} {subject}: " + ", ".join(f"{label} {count:,}" for label, count in counts.items()) + "."
+    return f"{sentence} {subject}: " + ", ".join(f"{label} {count:,}" for label, count in counts.items()) + "."
 
 
 def _channels(color: str) -> tuple[int, int, int]:

@@ -30,9 +30,9 @@ def places_of(graph: Graph) -> Sequence[tuple[float, float]]:
     Raises:
         ValueError: if the graph has more than `LARGEST` nodes.
     """
-    known = KNOWN_PLACES.get(graph.name)
-    if known is not None and len(known) == graph.num_nodes:
-        return known
+    known_places = KNOWN_PLACES.get(graph.name)
+    if known_places is not None and len(known_places) == graph.num_nodes:
+        return known_places
     if graph.num_nodes > LARGEST:
         raise ValueError(
             f"a graph drawn node by node must have at most {LARGEST} nodes, got {graph.num_nodes}; draw "
@@ -48,21 +48,21 @@ def _force_layout(num_nodes: int, edges: Sequence[tuple[int, int]]) -> list[tupl
         return []
     angle = 2 * math.pi * np.arange(num_nodes) / num_nodes
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)  # (N, 2)
-    adjacent = np.zeros((num_nodes, num_nodes))
+    adjacency = np.zeros((num_nodes, num_nodes))
     for a, b in edges:
-        adjacent[a, b] = adjacent[b, a] = 1
-    ideal = 2 / math.sqrt(num_nodes)
+        adjacency[a, b] = adjacency[b, a] = 1
+    ideal_length = 2 / math.sqrt(num_nodes)
     for step in np.linspace(0.15, 0.003, 300):  # cooling: the largest move shrinks
-        away = place[:, None] - place[None, :]  # (N, N, 2)
-        distance = np.maximum(np.sqrt((away**2).sum(axis=2)), 1e-3)
-        # Repulsion k² / d minus attraction d² / k along edges, divided by d, the length of `away`.
-        push = ideal**2 / distance**2 - adjacent * distance / ideal
-        move = (away * push[:, :, None]).sum(axis=1) - place  # a pull to the origin keeps isolated nodes near
+        offset = place[:, None] - place[None, :]  # (N, N, 2)
+        distance = np.maximum(np.sqrt((offset**2).sum(axis=2)), 1e-3)
+        # Repulsion k² / d minus attraction d² / k along edges, divided by d, the length of `offset`.
+        push = ideal_length**2 / distance**2 - adjacency * distance / ideal_length
+        move = (offset * push[:, :, None]).sum(axis=1) - place  # a pull to the origin keeps isolated nodes near
         length = np.maximum(np.sqrt((move**2).sum(axis=1, keepdims=True)), 1e-9)
         place = place + move / length * np.minimum(length, step)
     width, height = np.maximum(place.max(axis=0) - place.min(axis=0), 1e-9)
-    scaled = (place - place.min(axis=0)) * np.array([6 / width, 2.6 / height])
-    return [(float(x), float(y)) for x, y in scaled]
+    scaled_place = (place - place.min(axis=0)) * np.array([6 / width, 2.6 / height])
+    return [(float(x), float(y)) for x, y in scaled_place]
 
 
 def neighbours(graph: Graph) -> list[tuple[int, int]]:

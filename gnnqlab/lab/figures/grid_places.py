@@ -100,42 +100,42 @@ def neighbourhood(graph: Graph, node: int, *, most: int = MOST_AROUND) -> NDArra
     if not 0 <= node < graph.num_nodes:
         raise ValueError(f"around must be a node, 0 to {graph.num_nodes - 1:,}, got {node:,}")
     indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
-    found, hop = np.array([node]), np.array([node])
-    while len(hop) and len(found) < most:
-        sources = np.concatenate([indices[indptr[each] : indptr[each + 1]] for each in hop])
-        hop = np.setdiff1d(sources, found)[: most - len(found)]  # sorted, so the lowest ids remain
-        found = np.concatenate([found, hop])
-    return np.sort(found).astype(np.int64)
+    nodes, hop = np.array([node]), np.array([node])
+    while len(hop) and len(nodes) < most:
+        sources = np.concatenate([indices[indptr[source] : indptr[source + 1]] for source in hop])
+        hop = np.setdiff1d(sources, nodes)[: most - len(nodes)]  # sorted, so the lowest ids remain
+        nodes = np.concatenate([nodes, hop])
+    return np.sort(nodes).astype(np.int64)
 
 
-def _adjacency(graph: Graph, some: NDArray[np.int64]) -> Any:
+def _adjacency(graph: Graph, nodes: NDArray[np.int64]) -> Any:
     """Return the symmetric adjacency matrix of some nodes without self-loops: ones in scipy's CSR, float32 (n, n)."""
     import scipy.sparse as sparse
 
     targets = np.repeat(np.arange(graph.num_nodes), graph.in_degrees.numpy())
     sources = graph.indices.numpy()
     number = np.full(graph.num_nodes, -1)  # global id -> index among the drawn nodes, -1: not drawn
-    number[some] = np.arange(len(some))
+    number[nodes] = np.arange(len(nodes))
     a, b = number[targets], number[sources]
-    inside = (a >= 0) & (b >= 0) & (a != b)
-    size = (len(some), len(some))
-    one_way = sparse.csr_matrix((np.ones(int(inside.sum()), np.float32), (a[inside], b[inside])), shape=size)
-    return ((one_way + one_way.T) > 0).astype(np.float32)
+    mask = (a >= 0) & (b >= 0) & (a != b)
+    size = (len(nodes), len(nodes))
+    directed_edges = sparse.csr_matrix((np.ones(int(mask.sum()), np.float32), (a[mask], b[mask])), shape=size)
+    return ((directed_edges + directed_edges.T) > 0).astype(np.float32)
 
 
-def _embed_in_plane(adjacent: Any) -> NDArray[np.float32]:
+def _embed_in_plane(adjacency: Any) -> NDArray[np.float32]:
     """Return places on a plane by gradient descent, float32 (n, 2); see the head of the file."""
     import scipy.sparse as sparse
 
-    count = adjacent.shape[0]
-    place = _slow_modes(adjacent)  # (n, 2)
-    if count < 3 or not adjacent.nnz:
+    count = adjacency.shape[0]
+    place = _slow_modes(adjacency)  # (n, 2)
+    if count < 3 or not adjacency.nnz:
         return place
-    pairs = adjacent.tocoo()
-    one, other, weight = pairs.row, pairs.col, (pairs.data / pairs.data.sum()).astype(np.float32)
+    pairs = adjacency.tocoo()
+    rows, columns, weight = pairs.row, pairs.col, (pairs.data / pairs.data.sum()).astype(np.float32)
     speed, gain = np.zeros_like(place), np.ones_like(place)
     for step in range(_STEPS):
-        early = step < _EXAGGERATED_STEPS
+        is_exaggerated = step < _EXAGGERATED_STEPS
         # Kernel 1 / (1 + d²) of all pairs, in place because n² values are the largest array here.
         square = (place * place).sum(axis=1)  # (n,)
         kernel = place @ (-2 * place.T)  # (n, n)
@@ -145,26 +145,28 @@ def _embed_in_plane(adjacent: Any) -> NDArray[np.float32]:
         np.reciprocal(kernel, out=kernel)
         total = max(float(kernel.sum()) - count, 1e-6)  # without the ones of the diagonal
         kernel *= kernel  # gradient of the repulsion has the squared kernel
-        apart = (kernel.sum(axis=1)[:, None] * place - kernel @ place) / total
-        length = ((place[one] - place[other]) ** 2).sum(axis=1)  # squared distances of neighbours, (edges,)
+        repulsion = (kernel.sum(axis=1)[:, None] * place - kernel @ place) / total
+        length = ((place[rows] - place[columns]) ** 2).sum(axis=1)  # squared distances of neighbours, (edges,)
         # Attraction along edges, exaggerated at first so that clusters form.
-        pull = sparse.csr_matrix((weight * (4.0 if early else 1.0) / (1 + length), (one, other)), shape=adjacent.shape)
-        slope = 4 * (np.asarray(pull.sum(axis=1)) * place - pull @ place - apart)  # gradient, (n, 2)
+        pull = sparse.csr_matrix(
+            (weight * (4.0 if is_exaggerated else 1.0) / (1 + length), (rows, columns)), shape=adjacency.shape
+        )
+        slope = 4 * (np.asarray(pull.sum(axis=1)) * place - pull @ place - repulsion)  # gradient, (n, 2)
         # Steps grow while a coordinate keeps its direction (gradient against velocity), and shrink when it turns.
         gain = np.where(np.sign(slope) != np.sign(speed), gain + 0.2, np.maximum(gain * 0.8, 0.01))
-        speed = (0.5 if early else 0.8) * speed - count / 8 * gain * slope
+        speed = (0.5 if is_exaggerated else 0.8) * speed - count / 8 * gain * slope
         place = (place + speed).astype(np.float32)
         place -= place.mean(axis=0)  # the gradient does not determine the origin
     return place
 
 
-def _slow_modes(adjacent: Any, steps: int = 120) -> NDArray[np.float32]:
+def _slow_modes(adjacency: Any, steps: int = 120) -> NDArray[np.float32]:
     """Return the two slowest modes of a lazy random walk but the constant one, scaled to small start places (n, 2)."""
-    count = adjacent.shape[0]
-    degree = np.maximum(np.asarray(adjacent.sum(axis=1)), 1.0).reshape(-1, 1)  # (n, 1); 1 for isolated nodes
+    count = adjacency.shape[0]
+    degree = np.maximum(np.asarray(adjacency.sum(axis=1)), 1.0).reshape(-1, 1)  # (n, 1); 1 for isolated nodes
     place = np.random.default_rng(0).standard_normal((count, 2))
     for _ in range(steps if count > 2 else 0):
-        place = 0.5 * place + 0.5 * (adjacent @ place) / degree  # one step of the lazy walk
+        place = 0.5 * place + 0.5 * (adjacency @ place) / degree  # one step of the lazy walk
         place -= (place * degree).sum(axis=0) / degree.sum()  # without the constant mode
         # Orthogonal with respect to the degrees, as modes of a walk are; else both columns would become the slowest.
         place = np.linalg.qr(place * np.sqrt(degree))[0] / np.sqrt(degree)
@@ -174,20 +176,20 @@ def _slow_modes(adjacent: Any, steps: int = 120) -> NDArray[np.float32]:
 def _assign_cells(place: NDArray[np.float32], columns: int, lines: int) -> NDArray[np.int64]:
     """Return a cell for each place by recursive bisection, int64 (n, 2): places on the left get the left half, etc."""
     cells = np.zeros((len(place), 2), np.int64)
-    waiting = [(np.arange(len(place)), 0, 0, columns, lines)]  # nodes, left column, top line, columns, lines
-    while waiting:
-        some, x, y, wide, high = waiting.pop()
-        if len(some) <= 1 or wide * high == 1:
-            cells[some] = (x, y)
+    boxes = [(np.arange(len(place)), 0, 0, columns, lines)]  # nodes, left column, top line, columns, lines
+    while boxes:
+        nodes, x, y, width, height = boxes.pop()
+        if len(nodes) <= 1 or width * height == 1:
+            cells[nodes] = (x, y)
             continue
-        across = wide >= high  # split the longer side
-        first = (wide if across else high) // 2
-        room = first * (high if across else wide)
+        is_wide = width >= height  # split the longer side
+        half = (width if is_wide else height) // 2
+        room = half * (height if is_wide else width)
         # As many nodes as the first half has of all cells, but so many at least that the rest fits into the second.
-        share = min(max(round(len(some) * room / (wide * high)), len(some) - (wide * high - room)), room)
-        order = some[np.argsort(place[some, 0 if across else 1], kind="stable")]
-        if across:
-            waiting += [(order[:share], x, y, first, high), (order[share:], x + first, y, wide - first, high)]
+        share = min(max(round(len(nodes) * room / (width * height)), len(nodes) - (width * height - room)), room)
+        order = nodes[np.argsort(place[nodes, 0 if is_wide else 1], kind="stable")]
+        if is_wide:
+            boxes += [(order[:share], x, y, half, height), (order[share:], x + half, y, width - half, height)]
         else:
-            waiting += [(order[:share], x, y, wide, first), (order[share:], x, y + first, wide, high - first)]
+            boxes += [(order[:share], x, y, width, half), (order[share:], x, y + half, width, height - half)]
     return cells

@@ -28,14 +28,14 @@ def power_texts(values: Sequence[float]) -> list[str]:
         >>> power_texts([0.02, 0.05, 20]), power_texts([1e-4, 1e-2, 1, 2]), power_texts([1e3, 1e5])
         (['0.02', '0.05', '20'], ['10⁻⁴', '10⁻²', '1', '2'], ['10³', '10⁵'])
     """
-    plain = all(value == 0 or 1e-3 <= abs(value) < 1e4 for value in values)
-    return [f"{value:g}" if plain or value == 0 or 1 <= abs(value) <= 10 else _power(value) for value in values]
+    is_plain = all(value == 0 or 1e-3 <= abs(value) < 1e4 for value in values)
+    return [f"{value:g}" if is_plain or value == 0 or 1 <= abs(value) <= 10 else _power(value) for value in values]
 
 
 def _power(value: float) -> str:
     mantissa, _, exponent = f"{value:.6e}".partition("e")  # 2.5e-05 -> "2.500000", "-05"
-    raised = f"10{str(int(exponent)).translate(_RAISED)}"
-    return raised if float(mantissa) == 1 else f"{float(mantissa):g}·{raised}"
+    power = f"10{str(int(exponent)).translate(_RAISED)}"
+    return power if float(mantissa) == 1 else f"{float(mantissa):g}·{power}"
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -51,15 +51,15 @@ def log_ticks(low: float, high: float) -> list[float]:
     if span > _FEW_DECADES:  # powers of ten only, several decades apart if there are many
         step = max(1, math.ceil(span / _MOST_LABELS))
         # A multiple of the step, so that ticks do not move with the ends.
-        first = step * math.floor(math.log10(low) / step)
-        powers = range(first - step, math.ceil(math.log10(high)) + step + 1, step)
+        first_power = step * math.floor(math.log10(low) / step)
+        powers = range(first_power - step, math.ceil(math.log10(high)) + step + 1, step)
         return [float(f"1e{power}") for power in powers if low / 10**step <= 10.0**power <= high * 10**step]
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     # Parsed from text, because 5 * 10.0**-6 differs from 5e-6 in the last digit.
     marks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
     # One tick beyond each end, because axes have margins.
-    below, above = [mark for mark in marks if mark < low][-1:], [mark for mark in marks if mark > high][:1]
-    return below + [mark for mark in marks if low <= mark <= high] + above
+    lower_ticks, upper_ticks = [mark for mark in marks if mark < low][-1:], [mark for mark in marks if mark > high][:1]
+    return lower_ticks + [mark for mark in marks if low <= mark <= high] + upper_ticks
 
 
 def value_ticks(values: Sequence[Any], *, log: bool = True, most: int = 12) -> dict[str, Any]:
@@ -74,9 +74,14 @@ def value_ticks(values: Sequence[Any], *, log: bool = True, most: int = 12) -> d
         >>> value_ticks([4, 1, 2])
         {'type': 'log', 'tickvals': [1, 2, 4], 'ticktext': ['1', '2', '4'], 'tickangle': 0}
     """
-    each = sorted(set(values))
-    each = each[:: -(-len(each) // most)]  # -(-a // b): division rounded up
-    return {"type": "log" if log else "linear", "tickvals": each, "ticktext": [f"{v:g}" for v in each], "tickangle": 0}
+    ticks = sorted(set(values))
+    ticks = ticks[:: -(-len(ticks) // most)]  # -(-a // b): division rounded up
+    return {
+        "type": "log" if log else "linear",
+        "tickvals": ticks,
+        "ticktext": [f"{v:g}" for v in ticks],
+        "tickangle": 0,
+    }
 
 
 def name_powers(figure: Figure) -> None:
@@ -98,30 +103,30 @@ def name_powers(figure: Figure) -> None:
             {"tickvals", "tickformat", "dtick"} & set(axes[name]) for name in names
         ):
             continue
-        found = [value for name in names for value in _values(figure, name)]
-        if not found or max(found) < _EVEN * min(found):
+        values = [value for name in names for value in _values(figure, name)]
+        if not values or max(values) < _EVEN * min(values):
             continue  # Plotly's ticks are even there
-        places = log_ticks(min(found), max(found))
-        named = {"tickvals": places, "ticktext": power_texts(places)}
-        figure.update_layout(dict.fromkeys(names, named))  # the same ticks on all axes that share a range
+        places = log_ticks(min(values), max(values))
+        settings = {"tickvals": places, "ticktext": power_texts(places)}
+        figure.update_layout(dict.fromkeys(names, settings))  # the same ticks on all axes that share a range
 
 
 def _values(figure: Figure, axis: str) -> Iterable[float]:
     """Yield the positive numbers that are drawn along an axis, with the ends of error bars."""
-    way, short = axis[0], axis.replace("axis", "")
+    way, reference = axis[0], axis.replace("axis", "")
     for trace in figure.data:
-        if (getattr(trace, f"{way}axis", None) or way) == short:
+        if (getattr(trace, f"{way}axis", None) or way) == reference:
             values: Any = getattr(trace, way, None)
-            drawn = [] if values is None else list(values)
+            drawn_values = [] if values is None else list(values)
             halves: Any = getattr(getattr(trace, f"error_{way}", None), "array", None)
-            known = [
+            known_pairs = [
                 pair
-                for pair in zip(drawn, () if halves is None else halves, strict=False)
+                for pair in zip(drawn_values, () if halves is None else halves, strict=False)
                 if all(map(_is_positive, pair))
             ]
             # Ends of error bars widen the axis too.
-            ends = [end for value, half in known for end in (value - half, value + half)]
-            yield from (value for value in drawn + ends if _is_positive(value))
+            ends = [end for value, half in known_pairs for end in (value - half, value + half)]
+            yield from (value for value in drawn_values + ends if _is_positive(value))
 
 
 def _is_positive(value: object) -> bool:

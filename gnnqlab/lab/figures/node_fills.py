@@ -76,15 +76,15 @@ def by_owner(found: Dependencies, workers: int) -> FillAssignment:
     # Index: rank, or workers + rank if central.
     fills += [Fill(f"worker {rank}, central", _color(rank), PALE, key=False) for rank in range(workers)]
     return FillAssignment(
-        tuple(fills), {node: own + workers * found.central[node] for node, own in found.owner.items()}
+        tuple(fills), {node: owner + workers * found.central[node] for node, owner in found.owner.items()}
     )
 
 
 def by_copies(found: Dependencies) -> FillAssignment:
     """Fill each node by the number of other workers that hold a copy of its row."""
-    most = max((len(holders) for holders in found.copies.values()), default=0)  # 0 without any copy
+    most_copies = max((len(holders) for holders in found.copies.values()), default=0)  # 0 without any copy
     fills = [Fill("no copy elsewhere", None, faint=True)]
-    fills += [Fill(_copies(count), _MUCH, _step(count - 1, most)) for count in range(1, most + 1)]
+    fills += [Fill(_copies(count), _MUCH, _step(count - 1, most_copies)) for count in range(1, most_copies + 1)]
     return FillAssignment(tuple(fills), {node: len(found.copies.get(node, ())) for node in found.owner})
 
 
@@ -93,13 +93,13 @@ def by_shard(found: Dependencies, worker: int) -> FillAssignment:
     # Owners of the copies on this worker.
     owners = sorted({found.owner[node] for node, holders in found.copies.items() if worker in holders})
     fills = [Fill(f"worker {worker}, waits", _color(worker)), Fill("its central nodes", _color(worker), PALE), _REST]
-    fills += [Fill(f"copies of worker {own}", _color(own)) for own in owners]
+    fills += [Fill(f"copies of worker {owner}", _color(owner)) for owner in owners]
     numbers = {}
-    for node, own in found.owner.items():
-        if own == worker:
+    for node, owner in found.owner.items():
+        if owner == worker:
             numbers[node] = int(found.central[node])  # 0 waits for other workers, 1 is central
         else:
-            numbers[node] = 3 + owners.index(own) if worker in found.copies.get(node, ()) else 2
+            numbers[node] = 3 + owners.index(owner) if worker in found.copies.get(node, ()) else 2
     return FillAssignment(tuple(fills), numbers)
 
 
@@ -112,7 +112,7 @@ def by_pair(found: Dependencies, sent: set[int], waits: set[int], sender: int, r
         Fill(f"worker {receiver}", _color(receiver), PALE / 2, faint=True, key=False),
         _REST,
     )
-    numbers = {node: 2 if own == sender else 3 if own == receiver else 4 for node, own in found.owner.items()}
+    numbers = {node: 2 if owner == sender else 3 if owner == receiver else 4 for node, owner in found.owner.items()}
     # Sent rows last: a node that both waits and is sent counts as sent.
     numbers |= {node: 1 for node in waits if node in numbers} | {node: 0 for node in sent if node in numbers}
     return FillAssignment(fills, numbers)
@@ -120,12 +120,12 @@ def by_pair(found: Dependencies, sent: set[int], waits: set[int], sender: int, r
 
 def by_width(found: Dependencies, widths: Mapping[int, int], *, rest: str = "not sent") -> FillAssignment:
     """Fill each node by the bit-width in which its row is sent."""
-    chosen = sorted({width for node, width in widths.items() if node in found.owner})
-    fills = [Fill(human_bits(width), _WIDTHS[width]) for width in chosen]
+    sent_widths = sorted({width for node, width in widths.items() if node in found.owner})
+    fills = [Fill(human_bits(width), _WIDTHS[width]) for width in sent_widths]
     fills.append(Fill(rest, None, faint=True))
     return FillAssignment(
         tuple(fills),
-        {node: chosen.index(widths[node]) if node in widths else len(chosen) for node in found.owner},
+        {node: sent_widths.index(widths[node]) if node in widths else len(sent_widths) for node in found.owner},
     )
 
 
@@ -134,10 +134,10 @@ def by_error(found: Dependencies, errors: Mapping[int, float], *, rest: str = "n
     values = np.array([error for node, error in errors.items() if node in found.owner])
     # Upper ends of the steps; of equal quantiles one remains, because the others would be empty steps.
     edges = np.unique(np.quantile(values, np.linspace(0, 1, len(_COVERS) + 1)[1:])) if len(values) else values
-    shown = [Fill(f"up to {edge:.2g}", _MUCH, _step(number, len(edges))) for number, edge in enumerate(edges)]
-    fills = (*shown, Fill(rest, None, faint=True))
+    step_fills = [Fill(f"up to {edge:.2g}", _MUCH, _step(number, len(edges))) for number, edge in enumerate(edges)]
+    fills = (*step_fills, Fill(rest, None, faint=True))
     numbers = {
-        node: int(np.searchsorted(edges, errors[node])) if node in errors else len(shown) for node in found.owner
+        node: int(np.searchsorted(edges, errors[node])) if node in errors else len(step_fills) for node in found.owner
     }  # a value at a step's upper end belongs to it
     return FillAssignment(fills, numbers)
 

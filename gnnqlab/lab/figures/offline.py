@@ -52,8 +52,8 @@ def _plotly_element() -> str:
     from plotly.offline import get_plotlyjs
 
     # Without a time stamp (mtime) the same script gives the same bytes.
-    packed = base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
-    return f'<script type="application/gzip+base64" id="plotly">{packed}</script>'
+    packed_script = base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+    return f'<script type="application/gzip+base64" id="plotly">{packed_script}</script>'
 
 
 def script_json(value: object) -> str:

@@ -62,18 +62,18 @@ def pixels(png: bytes) -> Bytes:
     Raises:
         ValueError: if the picture has another format.
     """
-    kind, packed = _parts(png)
-    width, height, *rest = kind  # rest: depth, colour type, compression, filter, interlace
+    header, packed_rows = _parts(png)
+    width, height, *rest = header  # rest: depth, colour type, compression, filter, interlace
     if rest != [8, 6, 0, 0, 0]:
         raise ValueError(f"a picture must be 8-bit RGBA without interlacing, got header fields {rest}")
-    rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + 4 * width)
-    written = rows[:, 1:].reshape(height, width, 4)  # the first byte of each row is its filter
+    rows = np.frombuffer(zlib.decompress(packed_rows), np.uint8).reshape(height, 1 + 4 * width)
+    values = rows[:, 1:].reshape(height, width, 4)  # the first byte of each row is its filter
     if not rows[:, 0].any():
-        return written
+        return values
     if (rows[:, 0] == 2).all():  # differences to the row above, modulo 256
-        return np.cumsum(written, axis=0, dtype=np.uint8)
-    found = sorted(set(rows[:, 0].tolist()))
-    raise ValueError(f"rows of a picture must have PNG's filter 0 (none) or 2 (up), got filters {found}")
+        return np.cumsum(values, axis=0, dtype=np.uint8)
+    filters = sorted(set(rows[:, 0].tolist()))
+    raise ValueError(f"rows of a picture must have PNG's filter 0 (none) or 2 (up), got filters {filters}")
 
 
 def encode_indexed(png: bytes) -> bytes:
@@ -97,12 +97,12 @@ def encode_indexed(png: bytes) -> bytes:
     picture = pixels(png)  # (height, width, 4)
     height, width, _ = picture.shape
     # Four bytes of a pixel viewed as one integer, because unique rows would be far slower to find.
-    known, places, counts = np.unique(
+    color_codes, places, counts = np.unique(
         np.ascontiguousarray(picture).view(np.uint32).reshape(-1), return_inverse=True, return_counts=True
     )
-    colors = known.view(np.uint8).reshape(-1, 4)
-    palette, nearest = _table(colors.astype(np.float64), counts)
-    return write_png(nearest[places].reshape(height, width), colors[palette].tolist())
+    colors = color_codes.view(np.uint8).reshape(-1, 4)
+    palette, nearest_entries = _table(colors.astype(np.float64), counts)
+    return write_png(nearest_entries[places].reshape(height, width), colors[palette].tolist())
 
 
 def _table(colors: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[list[int], NDArray[np.uint8]]:
@@ -110,43 +110,43 @@ def _table(colors: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[list
     weight = np.sqrt(counts)  # (colours,)
     palette = [int(np.argmax(counts))]  # starts with the most frequent colour
     distance = ((colors - colors[palette[0]]) ** 2).sum(1)  # squared, to the nearest colour of the palette
-    nearest = np.zeros(len(colors), np.uint8)
+    nearest_entries = np.zeros(len(colors), np.uint8)
     while len(palette) < min(_COLORS, len(colors)):
-        new = int(np.argmax(distance * weight))  # Gonzalez' rule, weighted
-        to_new = ((colors - colors[new]) ** 2).sum(1)
-        closer = to_new < distance
-        nearest[closer] = len(palette)
-        distance[closer] = to_new[closer]
-        palette.append(new)
-    return palette, nearest
+        new_color = int(np.argmax(distance * weight))  # Gonzalez' rule, weighted
+        new_distance = ((colors - colors[new_color]) ** 2).sum(1)
+        is_closer = new_distance < distance
+        nearest_entries[is_closer] = len(palette)
+        distance[is_closer] = new_distance[is_closer]
+        palette.append(new_color)
+    return palette, nearest_entries
 
 
 def _parts(png: bytes) -> tuple[tuple[int, ...], bytes]:
     """Return the fields of the header and the compressed rows."""
     if png[:8] != _SIGNATURE:
         raise ValueError(f"a picture must begin with PNG's signature, got {png[:8]!r}")
-    start, kind, packed = 8, (), []  # after the signature
+    start, kind, packed_rows = 8, (), []  # after the signature
     while start < len(png):
         length, name = struct.unpack(">I4s", png[start : start + 8])
         body = png[start + 8 : start + 8 + length]
         if name == b"IHDR":
             kind = struct.unpack(_HEADER, body)
         elif name == b"IDAT":
-            packed.append(body)
+            packed_rows.append(body)
         start += 12 + length  # with length, name and checksum of the chunk, 4 bytes each
-    return kind, b"".join(packed)
+    return kind, b"".join(packed_rows)
 
 
-def _file(kind: tuple[int, ...], more: list[tuple[bytes, bytes]], packed: bytes) -> bytes:
-    parts = [(b"IHDR", struct.pack(_HEADER, *kind)), *more, (b"IDAT", packed), (b"IEND", b"")]
+def _file(kind: tuple[int, ...], extra_chunks: list[tuple[bytes, bytes]], packed_rows: bytes) -> bytes:
+    parts = [(b"IHDR", struct.pack(_HEADER, *kind)), *extra_chunks, (b"IDAT", packed_rows), (b"IEND", b"")]
     return _SIGNATURE + b"".join(
         struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in parts
     )
 
 
-def _encode_rows(width: int, height: int, channels: int, interlaced: int, rows: bytes) -> bytes:
+def _encode_rows(width: int, height: int, channels: int, interlace: int, rows: bytes) -> bytes:
     """Return a picture of raw rows, each with its filter byte in front; for examples and tests."""
-    return _file((width, height, 8, channels, 0, 0, interlaced), [], zlib.compress(rows))
+    return _file((width, height, 8, channels, 0, 0, interlace), [], zlib.compress(rows))
 
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -166,10 +166,10 @@ def svg_of(figure: Figure) -> str | None:
         return None
     height = int(figure.layout.height or 360)
     try:
-        drawn = _same_names(_draw(figure, "svg", height, 1).decode())
-        if len(drawn) > _MANY:
-            drawn = min(drawn, _wrap_in_svg(encode_indexed(_draw(figure, "png", height, 2)), height), key=len)
-        return drawn
+        svg = _same_names(_draw(figure, "svg", height, 1).decode())
+        if len(svg) > _MANY:
+            svg = min(svg, _wrap_in_svg(encode_indexed(_draw(figure, "png", height, 2)), height), key=len)
+        return svg
     except Exception:
         return None
 
@@ -183,11 +183,11 @@ def _draw(figure: Figure, kind: str, height: int, scale: int) -> bytes:
 
 def _same_names(svg: str) -> str:
     """Replace Plotly's random ids by a checksum of the content, unique on a page and the same at every drawing."""
-    chance = _OWN_NAME.search(svg)
-    if chance is None:
+    random_id = _OWN_NAME.search(svg)
+    if random_id is None:
         return svg
-    plain = svg.replace(chance[1], "")  # content without the random id
-    return svg.replace(chance[1], f"{zlib.crc32(plain.encode()):08x}")
+    content = svg.replace(random_id[1], "")  # content without the random id
+    return svg.replace(random_id[1], f"{zlib.crc32(content.encode()):08x}")
 
 
 def _wrap_in_svg(png: bytes, height: int) -> str:

@@ -144,21 +144,21 @@ def styles_of(labels: Iterable[str]) -> dict[str, Style]:
         >>> first == style_of("adaqp"), first.symbol, second.symbol, second.color
         (True, 'triangle-up', 'x', '#e69e66')
     """
-    seen: Counter[str] = Counter()  # number of labels of each system so far
-    found: dict[str, Style] = {}
+    label_counts: Counter[str] = Counter()  # number of labels of each system so far
+    styles: dict[str, Style] = {}
     for label in dict.fromkeys(labels):
         system = label.split(" ")[0]
-        found[label] = _vary(style_of(label), seen[system])
-        seen[system] += 1
-    return found
+        styles[label] = _vary(style_of(label), label_counts[system])
+        label_counts[system] += 1
+    return styles
 
 
 def _vary(style: Style, times: int) -> Style:
     """Return the style of a system that has appeared this number of times before."""
 
-    def rotate(kinds: tuple[str, ...], own: str) -> str:
+    def rotate(kinds: tuple[str, ...], kind: str) -> str:
         # A style outside the list counts as the first.
-        return kinds[((kinds.index(own) if own in kinds else 0) + times) % len(kinds)] if times else own
+        return kinds[((kinds.index(kind) if kind in kinds else 0) + times) % len(kinds)] if times else kind
 
     return Style(
         color=_mix(style.color, _SHADES[times % len(_SHADES)]),
@@ -167,12 +167,12 @@ def _vary(style: Style, times: int) -> Style:
     )
 
 
-def _mix(color: str, other: str) -> str:
-    if not other:
+def _mix(color: str, shade: str) -> str:
+    if not shade:
         return color
     # "#rrggbb" -> red, green and blue of both colours.
-    pairs = ((int(color[start : start + 2], 16), int(other[start : start + 2], 16)) for start in (1, 3, 5))
-    return "#" + "".join(f"{round((1 - _SHADE) * own + _SHADE * new):02x}" for own, new in pairs)
+    pairs = ((int(color[start : start + 2], 16), int(shade[start : start + 2], 16)) for start in (1, 3, 5))
+    return "#" + "".join(f"{round((1 - _SHADE) * channel + _SHADE * target):02x}" for channel, target in pairs)
 
 
 def template(*, dark: bool = False) -> dict[str, Any]:

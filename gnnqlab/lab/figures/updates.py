@@ -41,10 +41,10 @@ class Updater:
     def _loop(self) -> None:
         delay_s: float | None = None
         while True:
-            requested = self._requested.wait(_IDLE_S if delay_s is None else delay_s)
+            is_requested = self._requested.wait(_IDLE_S if delay_s is None else delay_s)
             with self._lock:
                 # Checked again under the lock, because a request may have come in after the wait timed out.
-                if not requested and delay_s is None and not self._requested.is_set():
+                if not is_requested and delay_s is None and not self._requested.is_set():
                     self._thread = None
                     return
                 self._requested.clear()  # before drawing: a request from now on causes another drawing

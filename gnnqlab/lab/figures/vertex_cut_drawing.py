@@ -57,14 +57,14 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
         )
     places, graph = places_of(parts.graph), parts.graph
     holders: list[list[int]] = [[] for _ in places]  # workers with a replica, by node
-    for node, worker in zip(*(each.tolist() for each in copies_of(parts.cut, graph))):  # type: ignore[arg-type]
+    for node, worker in zip(*(ids.tolist() for ids in copies_of(parts.cut, graph))):  # type: ignore[arg-type]
         holders[node].append(worker)
-    hosts = [sorted({worker // parts.per_host for worker in each}) for each in holders]  # hosts of these workers
+    hosts = [sorted({worker // parts.per_host for worker in ranks}) for ranks in holders]  # hosts of these workers
     # With one worker per host, hosts and workers are the same.
     tiers = parts.hosts > 1 and parts.per_host > 1
-    kinds = [_kind(len(each), len(shared) if tiers else 1) for each, shared in zip(holders, hosts, strict=True)]
+    kinds = [_kind(len(ranks), len(host_ids) if tiers else 1) for ranks, host_ids in zip(holders, hosts, strict=True)]
     figure = go.Figure()
-    source, target = (each.tolist() for each in graph.edge_list())
+    source, target = (ids.tolist() for ids in graph.edge_list())
     for worker in range(parts.workers):
         # Both directions are drawn as one line.
         edges = [(u, v) for u, v, part in zip(source, target, parts.cut.part.tolist()) if part == worker and u < v]
@@ -78,7 +78,7 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
         )
     for worker in range(parts.workers):
         for kind, symbol in _SYMBOLS.items():
-            nodes = [node for node, own in enumerate(parts.owner.tolist()) if own == worker and kinds[node] == kind]
+            nodes = [node for node, owner in enumerate(parts.owner.tolist()) if owner == worker and kinds[node] == kind]
             if not nodes:
                 continue
             figure.add_scatter(
@@ -96,22 +96,22 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
             )  # fmt: skip
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False, scaleanchor="x")
-    copied_nodes = [node for node, each in enumerate(holders) if len(each) > 1]
+    copied_nodes = [node for node, ranks in enumerate(holders) if len(ranks) > 1]
     caption = (
         f"{len(places)} nodes, their edges on {parts.workers} workers. Nodes with mirrors: "
         f"{', '.join(map(str, copied_nodes)) or 'none'}; replication factor {parts.quality.replication:.2f}."
     )
     title = f"Vertex-cut: the edges of {len(places)} nodes on {parts.workers} workers"
     if tiers:
-        across_hosts = [node for node, shared in enumerate(hosts) if len(shared) > 1]
+        across_hosts = [node for node, host_ids in enumerate(hosts) if len(host_ids) > 1]
         caption += f" On more than one of {parts.hosts} hosts: {', '.join(map(str, across_hosts)) or 'none'}."
         title += f" of {parts.hosts} hosts"
     finish(figure, title=title, caption=caption, dark=dark, height=420, legend_rows=3)
     frame = pd.DataFrame(
         {
             "master": parts.owner.tolist(),
-            "copies": [tuple(each) for each in holders],
-            "hosts": [tuple(each) for each in hosts],
+            "copies": [tuple(ranks) for ranks in holders],
+            "hosts": [tuple(host_ids) for host_ids in hosts],
         },
         index=pd.Index(range(len(places)), name="node"),
     )

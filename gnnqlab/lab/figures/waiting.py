@@ -72,36 +72,36 @@ def dependencies_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Dep
         )
     total = parts.graph.num_nodes
     selection = np.arange(total) if nodes is None else np.asarray(nodes)
-    selected = np.zeros(total, bool)  # (N,)
-    selected[selection] = True
+    is_selected = np.zeros(total, bool)  # (N,)
+    is_selected[selection] = True
     owners = parts.owner.numpy()
-    central = np.zeros(total, bool)
+    is_central = np.zeros(total, bool)
     rows: dict[int, dict[int, list[int]]] = defaultdict(dict)
     copies: dict[int, list[int]] = defaultdict(list)
     for shard in parts.shards:
-        owned, halo = shard.owned.numpy(), shard.halo.numpy()
-        central[owned[: shard.num_central]] = True  # local order: central nodes first
-        for node in halo[selected[halo]].tolist():  # ascending ranks, because shards are in order
+        owned_ids, halo = shard.owned.numpy(), shard.halo.numpy()
+        is_central[owned_ids[: shard.num_central]] = True  # local order: central nodes first
+        for node in halo[is_selected[halo]].tolist():  # ascending ranks, because shards are in order
             copies[node].append(shard.rank)
         if kind == "edges":
             # A partial sum is of the master's own node, so waiting and sent node are the same.
-            found = [(route.ids.numpy(), route.ids.numpy(), route.peer) for route in shard.plan("forward").receive]
+            waits = [(route.ids.numpy(), route.ids.numpy(), route.peer) for route in shard.plan("forward").receive]
         else:
-            targets = owned[np.repeat(np.arange(shard.num_owned), np.diff(shard.indptr.numpy()))]  # CSR -> (E,)
-            local = shard.indices.numpy()  # (E,)
-            remote = local >= shard.num_owned  # local ids: owned nodes first, then halo nodes
-            sources = halo[local[remote] - shard.num_owned]
+            targets = owned_ids[np.repeat(np.arange(shard.num_owned), np.diff(shard.indptr.numpy()))]  # CSR -> (E,)
+            local_ids = shard.indices.numpy()  # (E,)
+            is_remote = local_ids >= shard.num_owned  # local ids: owned nodes first, then halo nodes
+            sources = halo[local_ids[is_remote] - shard.num_owned]
             owner = owners[sources]
-            found = [(targets[remote][owner == peer], sources[owner == peer], peer) for peer in range(parts.workers)]
-        for targets, sources, peer in found:
-            chosen = selected[targets]
+            waits = [(targets[is_remote][owner == peer], sources[owner == peer], peer) for peer in range(parts.workers)]
+        for targets, sources, peer in waits:
+            target_mask = is_selected[targets]
             # Parallel edges count once.
-            for node, source in sorted(set(zip(targets[chosen].tolist(), sources[chosen].tolist()))):
+            for node, source in sorted(set(zip(targets[target_mask].tolist(), sources[target_mask].tolist()))):
                 rows[node].setdefault(peer, []).append(source)
     order = selection.tolist()
     return Dependencies(
         owner={node: int(owners[node]) for node in order},
-        central={node: bool(central[node]) for node in order},
+        central={node: bool(is_central[node]) for node in order},
         rows=dict(rows),
         copies=dict(copies),
         sums=kind == "edges",
@@ -128,14 +128,14 @@ def transferred_nodes(parts: Parts, sender: int, receiver: int) -> list[int]:
             f"a pair must be two different workers of 0 to {parts.workers - 1}, sender first, got "
             f"({sender}, {receiver})"
         )
-    found: list[int] = parts.shards[receiver].plan("forward").from_peer(sender).ids.tolist()
+    nodes: list[int] = parts.shards[receiver].plan("forward").from_peer(sender).ids.tolist()
     if parts.shards[receiver].cuts == "edges":
         owned_by_sender = parts.owner[parts.shards[receiver].halo] == sender
         # Second round of a vertex-cut: totals from masters to their mirrors.
-        found = found + parts.shards[receiver].halo[owned_by_sender].tolist()
-    return sorted(found)
+        nodes = nodes + parts.shards[receiver].halo[owned_by_sender].tolist()
+    return sorted(nodes)
 
 
 def _listed(rows: list[int]) -> str:
-    named = ", ".join(map(str, rows[:_NAMED]))
-    return named + (f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else "")
+    listed_rows = ", ".join(map(str, rows[:_NAMED]))
+    return listed_rows + (f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else "")

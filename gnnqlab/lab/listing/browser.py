@@ -112,11 +112,11 @@ class RunPanel:
     def _compare(self) -> str:
         self._close_live()
         names = self._ticked()
-        first = [name for name in (self.table.pinned,) if name]  # the pinned run is the baseline
-        runs = [self.browser.runs[name] for name in dict.fromkeys([*first, *names])]
-        compared = compare(runs)
-        self.result.value = compared._repr_mimebundle_()["text/html"]
-        self._draw(lambda dark: compared.convergence(dark=dark).figure)
+        pinned_names = [name for name in (self.table.pinned,) if name]  # the pinned run is the baseline
+        runs = [self.browser.runs[name] for name in dict.fromkeys([*pinned_names, *names])]
+        comparison = compare(runs)
+        self.result.value = comparison._repr_mimebundle_()["text/html"]
+        self._draw(lambda dark: comparison.convergence(dark=dark).figure)
         self._put([self.result, self.figure.widget])
         return f"{len(runs)} runs, compared with {runs[0].id}"
 
@@ -145,10 +145,10 @@ class RunPanel:
         return f"live view of {run.id}"
 
     def _resume(self) -> str:
-        resumed = self._one().resume()
-        self.browser.add(resumed)
+        run = self._one().resume()
+        self.browser.add(run)
         self._refresh()
-        return f"resumed as {resumed.id}"
+        return f"resumed as {run.id}"
 
     def _delete(self) -> str:
         """Delete ticked runs in two steps: the first press announces the runs and their size."""
@@ -159,14 +159,14 @@ class RunPanel:
             size = sum(row.size for row in self.browser.rows if row.id in names)
             self._to_delete = names
             return f"{len(names)} run(s), {human_bytes(size)}, would be deleted permanently: press Delete again"
-        self._to_delete, freed = (), 0
+        self._to_delete, freed_bytes = (), 0
         try:
             for name in names:
-                freed += delete_run(self.browser.runs[name])
+                freed_bytes += delete_run(self.browser.runs[name])
                 self.browser.forget(name)
         finally:  # if one is refused, those before it have been deleted
             self._refresh()
-        return f"{len(names)} run(s) deleted, {human_bytes(freed)} freed"
+        return f"{len(names)} run(s) deleted, {human_bytes(freed_bytes)} freed"
 
     def _refresh(self) -> str:
         self.table.show(self.browser.rows)
@@ -244,8 +244,8 @@ class RunBrowser:
     def rows(self) -> list[Row]:
         """One row per run, the newest first; runs that have ended are read once."""
         for name, run in self.runs.items():
-            known = self._known.get(name)
-            if known is None or known.status not in ("finished", "stopped", "failed"):
+            row = self._known.get(name)
+            if row is None or row.status not in ("finished", "stopped", "failed"):
                 self._known[name] = run_row(run)
         return [self._known[name] for name in reversed(self.runs)]  # runs are listed from old to new
 
@@ -270,8 +270,8 @@ class RunBrowser:
         Args:
             names: names of the runs; all if not given.
         """
-        chosen = set(names) or set(self.runs)
-        return group_by_settings([row for row in reversed(self.rows) if row.id in chosen])
+        chosen_names = set(names) or set(self.runs)
+        return group_by_settings([row for row in reversed(self.rows) if row.id in chosen_names])
 
     def front(
         self, names: Sequence[str] = (), *, cost: Literal["train_s", "bytes_sent"] = "train_s", dark: bool = False
@@ -297,8 +297,8 @@ class RunBrowser:
         Raises:
             ValueError: if fewer than two have finished, or they differ in their seed at most.
         """
-        chosen = set(names) or set(self.runs)
-        rows = [row for row in reversed(self.rows) if row.id in chosen and row.status == "finished"]
+        chosen_names = set(names) or set(self.runs)
+        rows = [row for row in reversed(self.rows) if row.id in chosen_names and row.status == "finished"]
         outcomes = [{name: getattr(row, name) for name in OUTCOMES} for row in rows]
         return Sweep([row.settings for row in rows], outcomes, [row.id for row in rows])
 

@@ -30,8 +30,9 @@ def find_pareto_front(groups: DataFrame, cost: str = "train_s") -> list[bool]:
     """
     places = list(zip(groups[cost], groups["score"], strict=True))  # (cost, score) of each group
     return [
-        not math.isnan(mine) and not any(c <= mine and s >= score and (c, s) != (mine, score) for c, s in places)
-        for mine, score in places
+        not math.isnan(group_cost)
+        and not any(c <= group_cost and s >= score and (c, s) != (group_cost, score) for c, s in places)
+        for group_cost, score in places
     ]
 
 
@@ -56,58 +57,62 @@ def draw_front(
         raise ValueError("a front needs at least one finished run, got none; launch some, or open another folder")
     if len(graphs := sorted(set(groups["graph"]))) > 1:
         raise ValueError(f"runs of a front must be of one graph, got {', '.join(graphs)}; choose runs of one of them")
-    name, by = _COSTS[cost]  # title of the axis, and factor to its unit
-    figure, best = go.Figure(), find_pareto_front(groups, cost)
-    front = groups[best].sort_values(cost)  # from left to right, for one line
+    name, factor = _COSTS[cost]  # title of the axis, and factor to its unit
+    figure, on_front = go.Figure(), find_pareto_front(groups, cost)
+    front = groups[on_front].sort_values(cost)  # from left to right, for one line
     figure.add_scatter(
-        x=(by * front[cost]).tolist(),
+        x=(factor * front[cost]).tolist(),
         y=(100 * front["score"]).tolist(),
         mode="lines",
         name="Pareto front",
         line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 2},
         hoverinfo="skip",
     )
-    for system, mine in groups.groupby("system", sort=False):
+    for system, rows in groups.groupby("system", sort=False):
         style = style_of(str(system))
         figure.add_scatter(
-            x=(by * mine[cost]).tolist(),
-            y=(100 * mine["score"]).tolist(),
+            x=(factor * rows[cost]).tolist(),
+            y=(100 * rows["score"]).tolist(),
             mode="markers",
             name=str(system),
             marker={"color": style.color, "symbol": style.symbol, "size": 11},
-            error_y={"array": [_half_or_zero(100 * half) for half in mine["score_half"]], "thickness": 1.2, "width": 4},
-            error_x={"array": [_half_or_zero(by * half) for half in mine["train_half"]], "thickness": 1.2, "width": 4}
+            error_y={"array": [_half_or_zero(100 * half) for half in rows["score_half"]], "thickness": 1.2, "width": 4},
+            error_x={
+                "array": [_half_or_zero(factor * half) for half in rows["train_half"]],
+                "thickness": 1.2,
+                "width": 4,
+            }
             if cost == "train_s"
             else None,
             customdata=[
                 f"{words or system}, {model}, {workers} workers, {seeds} seed(s)"
                 for words, model, workers, seeds in zip(
-                    mine["said"], mine["model"], mine["workers"], mine["seeds"], strict=True
+                    rows["said"], rows["model"], rows["workers"], rows["seeds"], strict=True
                 )
             ],
             hovertemplate="%{customdata}: %{y:.2f} % at %{x:.4g}<extra></extra>",
         )
     half = groups["train_half"] if cost == "train_s" else 0.0 * groups[cost]  # bytes have no interval
-    figure.update_xaxes(title_text=name, range=_range(by * groups[cost], by * half, math.inf))
+    figure.update_xaxes(title_text=name, range=_range(factor * groups[cost], factor * half, math.inf))
     figure.update_yaxes(
         title_text="test score (%)", range=_range(100 * groups["score"], 100 * groups["score_half"], 100.0)
     )
     caption = (
         f"Test score over {name.split(' (')[0]} of {len(groups)} settings on {graphs[0]}; "
-        f"{sum(best)} of them on the Pareto front: " + ", ".join(_label(row) for _, row in front.iterrows()) + "."
+        f"{sum(on_front)} of them on the Pareto front: " + ", ".join(_label(row) for _, row in front.iterrows()) + "."
     )
-    table = groups.drop(columns="runs").assign(unsurpassed=best)
+    table = groups.drop(columns="runs").assign(unsurpassed=on_front)
     finish(figure, title=f"Score and cost of settings on {graphs[0]}", caption=caption, dark=dark, height=420)
     return FigureData(figure, table)
 
 
-def _range(values: Series, halves: Series, most: float) -> list[float] | None:
+def _range(values: Series, halves: Series, limit: float) -> list[float] | None:
     """Return the range of values with their intervals and a margin, within 0 and the largest possible value."""
-    known = values.notna()
-    if not known.any():
+    is_known = values.notna()
+    if not is_known.any():
         return None
-    some, half = values[known], halves[known].fillna(0.0)
-    low, high = max(float((some - half).min()), 0.0), min(float((some + half).max()), most)
+    known_values, half = values[is_known], halves[is_known].fillna(0.0)
+    low, high = max(float((known_values - half).min()), 0.0), min(float((known_values + half).max()), limit)
     margin = 0.06 * ((high - low) or abs(high) or 1.0)  # 6 % of the range, or of the value if all are equal
     return [low - margin, high + margin]
 

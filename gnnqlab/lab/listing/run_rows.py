@@ -124,23 +124,23 @@ def group_by_settings(rows: Sequence[Row]) -> DataFrame:
         if row.status == "finished" and row.score is not None:
             groups.setdefault(row.group, []).append(row)
     names = ("system", "said", "graph", "model", "workers", "link", "epochs")
-    found = []
+    table_rows = []
     for members in groups.values():
         means = {value: _mean(members, value) for value in ("score", "train_s", "bytes_sent")}
-        found.append(
+        table_rows.append(
             {
                 **{name: getattr(members[0], FIELD_OF_COLUMN.get(name, name)) for name in names},
-                "seeds": len({one.seed for one in members}),
+                "seeds": len({member.seed for member in members}),
                 "score": means["score"][0],
                 "score_half": means["score"][1],
                 "train_s": means["train_s"][0],
                 "train_half": means["train_s"][1],
                 "bytes_sent": means["bytes_sent"][0],
-                "runs": tuple(one.id for one in members),
+                "runs": tuple(member.id for member in members),
             }
         )
     columns = [*names, "seeds", "score", "score_half", "train_s", "train_half", "bytes_sent", "runs"]
-    return pd.DataFrame(found, columns=columns)
+    return pd.DataFrame(table_rows, columns=columns)
 
 
 def format_groups(groups: DataFrame) -> DataFrame:
@@ -155,9 +155,12 @@ def format_groups(groups: DataFrame) -> DataFrame:
     # Settings that all groups share need no column.
     columns = {name: groups[name].tolist() for name in ("model", "workers", "link") if groups[name].nunique() > 1}
     columns["seeds"] = groups["seeds"].tolist()
-    for title, value, half, by in (("test (%)", "score", "score_half", 100), ("total (s)", "train_s", "train_half", 1)):
-        columns[title] = [_with_half(by * mean, by * some) for mean, some in zip(groups[value], groups[half])]
-    columns["sent (kB/epoch)"] = [f"{sent / 1e3:.1f}" for sent in groups["bytes_sent"]]
+    for title, value, half, factor in (
+        ("test (%)", "score", "score_half", 100),
+        ("total (s)", "train_s", "train_half", 1),
+    ):
+        columns[title] = [_with_half(factor * mean, factor * error) for mean, error in zip(groups[value], groups[half])]
+    columns["sent (kB/epoch)"] = [f"{num_bytes / 1e3:.1f}" for num_bytes in groups["bytes_sent"]]
     return pd.DataFrame(columns, index=pd.Index(names, name="setting"))
 
 
@@ -167,11 +170,11 @@ def _with_half(mean: float, half: float) -> str:
 
 def _mean(members: Sequence[Row], value: str) -> tuple[float, float]:
     """Return the mean of known values and the half-width of its 95 % interval, NaN for a single value."""
-    known = [float(found) for one in members if (found := getattr(one, value)) is not None]
-    if not known:
+    known_values = [float(number) for member in members if (number := getattr(member, value)) is not None]
+    if not known_values:
         return math.nan, math.nan
-    mean, half = interval(known)
-    return mean, half if len(known) > 1 else math.nan  # one value has no interval
+    mean, half = interval(known_values)
+    return mean, half if len(known_values) > 1 else math.nan  # one value has no interval
 
 
 def _words(recipe: Any) -> str:
@@ -199,6 +202,6 @@ def _curve(run: Run) -> tuple[float, ...]:
         return ()
     # Of one worker; all record the same scores.
     scores = records[records["rank"] == records["rank"].min()]["val_score"].dropna().tolist()
-    every = max(-(-len(scores) // _POINTS), 1)  # rounded up
-    thinned = [*scores[::every], *([scores[-1]] if scores and (len(scores) - 1) % every else [])]
-    return tuple(round(float(score), 4) for score in thinned)
+    step = max(-(-len(scores) // _POINTS), 1)  # rounded up
+    thinned_scores = [*scores[::step], *([scores[-1]] if scores and (len(scores) - 1) % step else [])]
+    return tuple(round(float(score), 4) for score in thinned_scores)

@@ -134,28 +134,28 @@ def rows_html(rows: Sequence[Row]) -> str:
         True
     """
     scores = [score for row in rows for score in row.curve]
-    least, most = (min(scores), max(scores)) if scores else (0.0, 1.0)  # one scale for the curves of all runs
+    bottom, top = (min(scores), max(scores)) if scores else (0.0, 1.0)  # one scale for the curves of all runs
     names = list(_COLUMNS)
     names.insert(names.index("test") + 1, _CURVE)  # as in the interactive table, and visible on a narrow page
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = []
     for row in rows:
-        texts = {name: html.escape(text(row)) for name, text in _COLUMNS.items()} | {_CURVE: _curve(row, least, most)}
+        texts = {name: html.escape(text(row)) for name, text in _COLUMNS.items()} | {_CURVE: _curve(row, bottom, top)}
         lines.append("<tr>" + "".join(f"<td>{texts[name]}</td>" for name in names) + "</tr>")
     size = human_bytes(sum(row.size for row in rows))
     caption = f"{len(rows)} run{'' if len(rows) == 1 else 's'}, {size} on disk"
     return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
-def _curve(row: Row, least: float, most: float) -> str:
+def _curve(row: Row, bottom: float, top: float) -> str:
     """Return validation scores as a small SVG curve."""
     if len(row.curve) < 2:
         return ""
     # Pixels per evaluation and per unit of score, with a margin for the line width.
-    across, up = (_WIDTH - 4) / (len(row.curve) - 1), (_HEIGHT - 6) / ((most - least) or 1.0)
+    x_step, y_scale = (_WIDTH - 4) / (len(row.curve) - 1), (_HEIGHT - 6) / ((top - bottom) or 1.0)
     points = " ".join(
         # Y of an SVG grows downwards.
-        f"{2 + index * across:.1f},{_HEIGHT - 3 - (score - least) * up:.1f}"
+        f"{2 + index * x_step:.1f},{_HEIGHT - 3 - (score - bottom) * y_scale:.1f}"
         for index, score in enumerate(row.curve)
     )
     words = f"validation score from {100 * row.curve[0]:.1f} to {100 * row.curve[-1]:.1f} %"

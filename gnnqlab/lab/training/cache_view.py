@@ -74,9 +74,9 @@ def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Figure
     if not has_epsilon:
         del charts[1]  # the panel of ε
     # Percent of the rows offered to the cache.
-    skipped = 100 * (1 - counts["rows_sent"].sum() / counts["rows_offered"].sum())
+    skipped_percent = 100 * (1 - counts["rows_sent"].sum() / counts["rows_offered"].sum())
     course = f"went from {epsilon.iloc[0]:.3g} to {epsilon.iloc[-1]:.3g}, at most {epsilon.max():.3g}"
-    caption = f"Over the whole training {skipped:.0f} % of the rows were skipped; " + (
+    caption = f"Over the whole training {skipped_percent:.0f} % of the rows were skipped; " + (
         f"ε {course}." if has_epsilon else "the cache has no ε."
     )
     figure = panels(

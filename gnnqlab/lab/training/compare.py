@@ -74,8 +74,8 @@ class Comparison:
 
         score = score_label(self.runs[0].summary)
         # The last epoch with a value, one row per run.
-        last = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
-        frame = pd.concat(last.values(), keys=last.keys(), names=["system"]).droplevel(1)
+        last_rows = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
+        frame = pd.concat(last_rows.values(), keys=last_rows.keys(), names=["system"]).droplevel(1)
         figure = plots.convergence(self.records, value=value, against=against, score=score, dark=dark)
         return FigureData(self._linked(figure), frame[["epoch", "train_s", value]])
 
@@ -83,7 +83,7 @@ class Comparison:
         """Draw the mean time per epoch by phase, with a table in seconds."""
         import pandas as pd
 
-        frame = pd.concat({label: phase_seconds(one).iloc[0] for label, one in self.records.items()}, axis=1).T
+        frame = pd.concat({label: phase_seconds(records).iloc[0] for label, records in self.records.items()}, axis=1).T
         frame.index.name = "system"
         return FigureData(self._linked(plots.breakdown(self.records, per_worker=per_worker)), frame.fillna(0.0))
 
@@ -99,7 +99,7 @@ class Comparison:
         """Draw the bytes between each pair of workers in one of the runs, by default the first; all have one scale."""
         run, pairs = (
             self.runs[number],
-            [device_pairs(one.traffic, workers=one.summary.get("workers")) for one in self.runs],
+            [device_pairs(snapshot.traffic, workers=snapshot.summary.get("workers")) for snapshot in self.runs],
         )
         figure = plots.traffic_map(
             run.traffic,
@@ -114,7 +114,7 @@ class Comparison:
         import pandas as pd
 
         traffic = dict(zip(labels(self.runs), (run.traffic for run in self.runs)))
-        frame = pd.concat({label: by_tier(one) for label, one in traffic.items()}, names=["system"])
+        frame = pd.concat({label: by_tier(messages) for label, messages in traffic.items()}, names=["system"])
         return FigureData(self._linked(plots.tiers(traffic)), frame)
 
     def cache(self, number: int = 0) -> FigureData:
@@ -172,23 +172,23 @@ class Comparison:
 
     def _short(self) -> DataFrame:
         """Return the most important columns in readable units."""
-        full = self.to_frame()
+        frame = self.to_frame()
         score = score_label(self.runs[0].summary)
-        short = full[["workers", "epochs"]].copy()
-        short[f"test {score}"] = [f"{100 * value:.2f} %" for value in full[score]]
-        for label in (name for name in FURTHER_SCORES.values() if name in full):
-            short[f"test {label}"] = [f"{100 * value:.2f} %" for value in full[label]]
-        short["total"] = [_with_speedup(*pair) for pair in zip(full["train_s"], full["faster"])]
+        table = frame[["workers", "epochs"]].copy()
+        table[f"test {score}"] = [f"{100 * value:.2f} %" for value in frame[score]]
+        for label in (name for name in FURTHER_SCORES.values() if name in frame):
+            table[f"test {label}"] = [f"{100 * value:.2f} %" for value in frame[label]]
+        table["total"] = [_with_speedup(*pair) for pair in zip(frame["train_s"], frame["faster"])]
         if not math.isnan(self.target):
-            reached = zip(full["to_target_s"], full["faster_to_target"])  # NaN for a run that did not reach the target
-            short[f"to {100 * self.target:.1f} %"] = [_with_speedup(*pair) for pair in reached]
-        short["median epoch"] = [f"{1000 * seconds:.3g} ms" for seconds in full["epoch_s"]]
-        short["sent per epoch"] = [human_bytes(count) for count in full["bytes_per_epoch"]]
-        short["of which scales, zero-points"] = [human_bytes(count) for count in full["bytes_params"].astype(float)]
-        short["less sent"] = [
-            f"{ratio:.1f} ×" if ratio > 0 else "" for ratio in full["fewer_bytes"]
+            times = zip(frame["to_target_s"], frame["faster_to_target"])  # NaN for a run that did not reach the target
+            table[f"to {100 * self.target:.1f} %"] = [_with_speedup(*pair) for pair in times]
+        table["median epoch"] = [f"{1000 * seconds:.3g} ms" for seconds in frame["epoch_s"]]
+        table["sent per epoch"] = [human_bytes(count) for count in frame["bytes_per_epoch"]]
+        table["of which scales, zero-points"] = [human_bytes(count) for count in frame["bytes_params"].astype(float)]
+        table["less sent"] = [
+            f"{ratio:.1f} ×" if ratio > 0 else "" for ratio in frame["fewer_bytes"]
         ]  # NaN if all sent nothing
-        return short
+        return table
 
     def __repr__(self) -> str:
         return "\n".join(filter(None, [str(self._short().to_string()), evaluation_note(self.runs)]))

@@ -39,18 +39,19 @@ def match_evaluations(runs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     An epoch beyond the end of a shorter run counts if all longer runs were evaluated in it. The best epoch, its scores
     and ``looks`` (number of evaluations) in the summary are those of the remaining epochs.
     """
-    evaluated = [_evaluated(run.records) for run in runs]
+    evaluated_epochs = [_evaluated(run.records) for run in runs]
     return tuple(
-        _restrict(run, _common(own, evaluated)) if own else run for run, own in zip(runs, evaluated, strict=True)
+        _restrict(run, _common(epochs, evaluated_epochs)) if epochs else run
+        for run, epochs in zip(runs, evaluated_epochs, strict=True)
     )
 
 
 def evaluation_note(runs: Sequence[Snapshot]) -> str:
     """Return a sentence about scores that were left out of these runs; empty if none were."""
-    looks = [int(run.summary["looks"]) for run in runs if "looks" in run.summary]
-    if not looks:
+    counts = [int(run.summary["looks"]) for run in runs if "looks" in run.summary]
+    if not counts:
         return ""
-    return f"Not all runs were evaluated equally often; scores are of the {min(looks)} epoch(s) in which all were."
+    return f"Not all runs were evaluated equally often; scores are of the {min(counts)} epoch(s) in which all were."
 
 
 def _evaluated(records: DataFrame) -> set[int]:
@@ -60,42 +61,44 @@ def _evaluated(records: DataFrame) -> set[int]:
     return set(records.loc[records[_SCORES].notna().any(axis=1), "epoch"].astype(int))
 
 
-def _common(own: set[int], evaluated: Sequence[set[int]]) -> set[int]:
+def _common(run_epochs: set[int], evaluated_epochs: Sequence[set[int]]) -> set[int]:
     """Return the epochs of one run in which all runs that got that far were evaluated, and its last one."""
-    others = [other for other in evaluated if other]
+    epoch_sets = [epochs for epochs in evaluated_epochs if epochs]
     # A run that ended before does not restrict longer ones.
-    common = {epoch for epoch in own if all(epoch in other or epoch > max(other) for other in others)}
-    return common | {max(own)}  # the last epoch always remains
+    common_epochs = {
+        epoch for epoch in run_epochs if all(epoch in epochs or epoch > max(epochs) for epochs in epoch_sets)
+    }
+    return common_epochs | {max(run_epochs)}  # the last epoch always remains
 
 
 def _restrict(run: Snapshot, epochs: set[int]) -> Snapshot:
     records = run.records
-    lost = records[_SCORES].notna().any(axis=1) & ~records["epoch"].isin(epochs)  # rows whose scores are removed
-    if not lost.any():
+    is_lost = records[_SCORES].notna().any(axis=1) & ~records["epoch"].isin(epochs)  # rows whose scores are removed
+    if not is_lost.any():
         return run
-    table = records.assign(**{name: records[name].mask(lost) for name in _SCORES})
+    table = records.assign(**{name: records[name].mask(is_lost) for name in _SCORES})
     return replace(run, records=table, summary={**run.summary, **_best(table, run.summary), "looks": len(epochs)})
 
 
 def _best(records: DataFrame, summary: Any) -> dict[str, Any]:
     """Return the scores of the epoch with the best validation score, by the names of a summary."""
     # One worker's records are enough, because all workers record the same scores.
-    first = records[records["rank"] == records["rank"].min()].dropna(subset=["train_score"])
-    best = first.loc[first["val_score"].fillna(-1.0).idxmax()]  # runs without validation: the first evaluated epoch
-    val = float(best["val_score"])
+    rows = records[records["rank"] == records["rank"].min()].dropna(subset=["train_score"])
+    best_row = rows.loc[rows["val_score"].fillna(-1.0).idxmax()]  # runs without validation: the first evaluated epoch
+    val = float(best_row["val_score"])
     return {
-        score_key(summary): float(best["test_score"]),
-        **{f"test_{name}": float(best[f"test_{name}"]) for name in FURTHER_SCORES if f"test_{name}" in best},
+        score_key(summary): float(best_row["test_score"]),
+        **{f"test_{name}": float(best_row[f"test_{name}"]) for name in FURTHER_SCORES if f"test_{name}" in best_row},
         "best_val": val if val == val else None,
-        "best_epoch": int(best["epoch"]),
+        "best_epoch": int(best_row["epoch"]),
     }
 
 
 def usual_target(runs: Sequence[Snapshot]) -> float:
     """Return the best validation score of Vanilla, or of the first run without it, less ``MARGIN``; NaN without one."""
     reference = next((run for run in runs if run.summary.get("system") == "vanilla"), runs[0])
-    best = reference.summary.get("best_val")
-    return math.nan if best is None else float(best) - MARGIN
+    best_score = reference.summary.get("best_val")
+    return math.nan if best_score is None else float(best_score) - MARGIN
 
 
 def check_target(target: float) -> None:
@@ -126,8 +129,8 @@ def seconds_to(records: DataFrame, target: float) -> float:
         (4.0, nan)
     """
     table = by_epoch(records)
-    reached = table[table["val_score"] >= target]  # NaN is not reached
-    return math.nan if reached.empty else float(reached["train_s"].iloc[0])
+    reached_rows = table[table["val_score"] >= target]  # NaN is not reached
+    return math.nan if reached_rows.empty else float(reached_rows["train_s"].iloc[0])
 
 
 def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) -> DataFrame:
@@ -156,7 +159,7 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
     if target is not None:
         check_target(target)
     goal = usual_target(snapshots) if target is None else target
-    first = snapshots[0].summary
+    reference = snapshots[0].summary
     first_to_goal_s = seconds_to(snapshots[0].records, goal)
     rows = []
     for snapshot in snapshots:
@@ -170,15 +173,15 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
                 **further_test_scores(summary),
                 "best_val": summary.get("best_val"),
                 "train_s": summary.get("train_s"),
-                "faster": _ratio(first.get("train_s"), summary.get("train_s")),
+                "faster": _ratio(reference.get("train_s"), summary.get("train_s")),
                 "to_target_s": to_goal_s,
                 "faster_to_target": _ratio(first_to_goal_s, to_goal_s),
                 "epoch_s": summary.get("epoch_s"),
-                "speedup": _ratio(first.get("epoch_s"), summary.get("epoch_s")),
+                "speedup": _ratio(reference.get("epoch_s"), summary.get("epoch_s")),
                 "bytes_per_epoch": summary.get("bytes_sent"),
                 "bytes_payload": summary.get("bytes_payload"),
                 "bytes_params": summary.get("bytes_params"),
-                "fewer_bytes": _ratio(first.get("bytes_sent"), summary.get("bytes_sent")),
+                "fewer_bytes": _ratio(reference.get("bytes_sent"), summary.get("bytes_sent")),
                 "comm_s": summary.get("comm_s"),
                 "comp_s": summary.get("comp_s"),
                 "quant_s": summary.get("quant_s"),

@@ -48,16 +48,16 @@ class CriticalPath:
     def words(self) -> str:
         """Phases of the path, and exposed and hidden communication, in sentences."""
         phases = self.segments.groupby("what")["ms"].sum().sort_values(ascending=False)
-        parts = ", ".join(f"{WORDS.get(str(what), what)} {ms:.3g} ms" for what, ms in phases.items())
+        parts = ", ".join(f"{WORDS.get(str(phase), phase)} {ms:.3g} ms" for phase, ms in phases.items())
         hops = int((self.segments["sender"] >= 0).sum())
-        exposed = " ".join(
+        exposure_text = " ".join(
             f"{name}: messages under way {row['under way']:.3g} ms, {row['exposed']:.3g} ms of them exposed "
             f"(it waited), {row['hidden']:.3g} ms hidden behind its own work."
             for name, row in self.workers.iterrows()
         )
         return (
             f"The critical path of epoch {self.epoch} takes {self.milliseconds:.3g} ms and passes from worker to "
-            f"worker {hops} time{'' if hops == 1 else 's'}: {parts}. {exposed}"
+            f"worker {hops} time{'' if hops == 1 else 's'}: {parts}. {exposure_text}"
         )
 
     def draw(self, *, dark: bool = False) -> FigureData:
@@ -121,34 +121,34 @@ class PathComparison:
         order = list(WORDS)
         table = table.sort_index(key=lambda level: [order.index(each) if each in order else each for each in level])
         table["difference"] = table.iloc[:, 0] - table.iloc[:, 1]
-        for name, some in zip(("on the path", "on the other's"), path, strict=True):
-            table[name] = some.reindex(table.index, fill_value=0.0)
+        for name, milliseconds in zip(("on the path", "on the other's"), path, strict=True):
+            table[name] = milliseconds.reindex(table.index, fill_value=0.0)
         return table.rename_axis(["worker", "phase"])
 
     @property
     def words(self) -> str:
         """Lengths of both epochs, exposed and hidden communication, and the largest differences, in sentences."""
-        one, other = self.first.path, self.baseline.path
-        pace = other.milliseconds / one.milliseconds  # above 1: the first run is faster
+        first_path, baseline_path = self.first.path, self.baseline.path
+        pace = baseline_path.milliseconds / first_path.milliseconds  # above 1: the first run is faster
         parts = [
-            f"The critical path of {self.first.label}, epoch {one.epoch}, takes {one.milliseconds:.3g} ms, that of "
-            f"{self.baseline.label}, epoch {other.epoch}, {other.milliseconds:.3g} ms: "
+            f"The critical path of {self.first.label}, epoch {first_path.epoch}, takes {first_path.milliseconds:.3g} "
+            f"ms, that of {self.baseline.label}, epoch {baseline_path.epoch}, {baseline_path.milliseconds:.3g} ms: "
             f"{pace if pace >= 1 else 1 / pace:.2f} times as {'fast' if pace >= 1 else 'slow'}."
         ]
-        for name, mine in one.workers.iterrows():
-            theirs = other.workers.loc[name]
+        for name, row in first_path.workers.iterrows():
+            baseline_row = baseline_path.workers.loc[name]
             parts.append(
-                f"{str(name).capitalize()}: messages under way {mine['under way']:.3g} ms instead of "
-                f"{theirs['under way']:.3g}, exposed (it waited) {mine['exposed']:.3g} instead of "
-                f"{theirs['exposed']:.3g}, hidden behind its own work {mine['hidden']:.3g} instead of "
-                f"{theirs['hidden']:.3g}."
+                f"{str(name).capitalize()}: messages under way {row['under way']:.3g} ms instead of "
+                f"{baseline_row['under way']:.3g}, exposed (it waited) {row['exposed']:.3g} instead of "
+                f"{baseline_row['exposed']:.3g}, hidden behind its own work {row['hidden']:.3g} instead of "
+                f"{baseline_row['hidden']:.3g}."
             )
         difference = self.by_phase()["difference"]
         # Largest absolute difference first.
-        most = difference.reindex(difference.abs().sort_values(ascending=False, kind="stable").index)[:_LISTED]
+        extremes = difference.reindex(difference.abs().sort_values(ascending=False, kind="stable").index)[:_LISTED]
         differences = ", ".join(
-            f"{WORDS.get(what, what)} of worker {rank} {abs(ms):.3g} ms {'longer' if ms > 0 else 'shorter'}"
-            for (rank, what), ms in most.items()
+            f"{WORDS.get(phase, phase)} of worker {rank} {abs(ms):.3g} ms {'longer' if ms > 0 else 'shorter'}"
+            for (rank, phase), ms in extremes.items()
             if abs(ms) > _SAME_MS
         )
         return " ".join([*parts, f"These differ most: {differences}." if differences else "No phase differs."])
@@ -180,15 +180,15 @@ def phases_of(timeline: DataFrame) -> Any:
     """
     import pandas as pd
 
-    own = timeline[timeline["what"] != "transfer"]
+    parts = timeline[timeline["what"] != "transfer"]
     # Ms by worker and activity.
-    spent = (1e3 * (own["end_s"] - own["start_s"])).groupby([own["rank"], own["what"]]).sum()
-    by_rank = own.groupby("rank")
+    phase_ms = (1e3 * (parts["end_s"] - parts["start_s"])).groupby([parts["rank"], parts["what"]]).sum()
+    by_rank = parts.groupby("rank")
     # Ms from the first start to the last end of a worker.
-    whole = 1e3 * (by_rank["end_s"].max() - by_rank["start_s"].min())
-    rest = (whole - spent.groupby(level=0).sum()).clip(lower=0.0)  # parts may overlap by the readings of clocks
+    total_ms = 1e3 * (by_rank["end_s"].max() - by_rank["start_s"].min())
+    rest = (total_ms - phase_ms.groupby(level=0).sum()).clip(lower=0.0)  # parts may overlap by the readings of clocks
     rest.index = pd.MultiIndex.from_tuples([(rank, UNRECORDED) for rank in rest.index], names=["rank", "what"])
-    return pd.concat([spent, rest])
+    return pd.concat([phase_ms, rest])
 
 
 _SAME_S = 1e-6
@@ -264,19 +264,19 @@ def critical_path(
 def _path_of(timeline: DataFrame, epoch: int) -> CriticalPath:
     import pandas as pd
 
-    some = timeline[timeline["epoch"] == epoch]
-    parts = _parts_of(some)
-    own = [part for part in parts if part.activity != "transfer"]  # sorted by end, as all parts
-    begin = min(part.start for part in own)
+    epoch_rows = timeline[timeline["epoch"] == epoch]
+    parts = _parts_of(epoch_rows)
+    worker_parts = [part for part in parts if part.activity != "transfer"]  # sorted by end, as all parts
+    begin = min(part.start for part in worker_parts)
     # Followed from the end to the start, because only the last part is known to be on the path.
-    links = list(_follow_backwards(own, [part for part in parts if part.activity == "transfer"], begin))[::-1]
+    links = list(_follow_backwards(worker_parts, [part for part in parts if part.activity == "transfer"], begin))[::-1]
     places = [(link.rank, link.activity, link.layer, link.direction, link.peer) for link in links]
     times = [(1e3 * (link.start - begin), 1e3 * (link.end - begin)) for link in links]
     rows = [(*place, *time) for place, time in zip(places, times)]
     columns = ["worker", "what", "layer", "direction", "sender", "start (ms)", "end (ms)"]
     segments = pd.DataFrame(rows, columns=columns)
     segments["ms"] = segments["end (ms)"] - segments["start (ms)"]
-    return CriticalPath(epoch, segments, exposed_table(some), some)
+    return CriticalPath(epoch, segments, exposed_table(epoch_rows), epoch_rows)
 
 
 def recorded_epoch(timeline: DataFrame, epoch: int | None = None) -> int:
@@ -285,14 +285,14 @@ def recorded_epoch(timeline: DataFrame, epoch: int | None = None) -> int:
     Raises:
         ValueError: if nothing, or not that epoch, was recorded.
     """
-    took = _epoch_lengths(timeline)
-    known = sorted(took.index)
-    if not known:
+    lengths = _epoch_lengths(timeline)
+    recorded_epochs = sorted(lengths.index)
+    if not recorded_epochs:
         raise ValueError("an epoch must be recorded to be shown, got none; launch with timeline_every=5")
     if epoch is None:
-        return median_epoch(took)
-    if epoch not in known:
-        raise ValueError(f"epoch must be one that was recorded, {known}, got {epoch}")
+        return median_epoch(lengths)
+    if epoch not in recorded_epochs:
+        raise ValueError(f"epoch must be one that was recorded, {recorded_epochs}, got {epoch}")
     return epoch
 
 
@@ -301,60 +301,62 @@ def _epoch_lengths(timeline: DataFrame) -> Series:
     return epoch_seconds(timeline[timeline["what"] != "transfer"])
 
 
-def _parts_of(some: DataFrame) -> list[_Part]:
+def _parts_of(timeline: DataFrame) -> list[_Part]:
     """Return all parts, numbered in the order of their ends."""
-    rows = some.assign(round=some["round"] if "round" in some.columns else 0)
+    rows = timeline.assign(round=timeline["round"] if "round" in timeline.columns else 0)
     rows = rows.sort_values(["end_s", "start_s"], kind="stable").assign(number=range(len(rows)))
     columns = ("number", "layer", "direction", "round", "rank", "what", "peer", "start_s", "end_s")
     return [_Part(*values) for values in zip(*(rows[name].tolist() for name in columns))]
 
 
-def _follow_backwards(own: list[_Part], transfers: list[_Part], begin: float) -> Iterator[_Part]:
+def _follow_backwards(worker_parts: list[_Part], transfers: list[_Part], begin: float) -> Iterator[_Part]:
     """Yield the links of the path from the last to the first; each begins where the previous one in time ends."""
-    part: _Part | None = own[-1]
-    until = own[-1].end
+    part: _Part | None = worker_parts[-1]
+    end = worker_parts[-1].end
     while part is not None:
         message = _awaited_message(part, transfers) if part.activity == "wait" else None
         if message is None:
-            yield part._replace(end=until)
+            yield part._replace(end=end)
             # The worker's previous part, with unrecorded time (dense layers, loss) as a link of its own.
-            before, until = _previous_part(part, own), part.start
-            if before is not None and before.end < until:
-                yield part._replace(activity=UNRECORDED, start=before.end, end=until)
-                until = before.end
-            part = before
+            previous_part, end = _previous_part(part, worker_parts), part.start
+            if previous_part is not None and previous_part.end < end:
+                yield part._replace(activity=UNRECORDED, start=previous_part.end, end=end)
+                end = previous_part.end
+            part = previous_part
             continue
-        post = _post_of(message, own)
+        post = _post_of(message, worker_parts)
         if post is None:  # it was sent in an earlier epoch
-            yield message._replace(activity="message", start=max(message.start, begin), end=until)
+            yield message._replace(activity="message", start=max(message.start, begin), end=end)
             return
-        left = min(post.end, until)  # a transfer may end before the post does
-        yield message._replace(activity="message", peer=post.rank, start=left, end=until)
-        part, until = post, left
+        send_time = min(post.end, end)  # a transfer may end before the post does
+        yield message._replace(activity="message", peer=post.rank, start=send_time, end=end)
+        part, end = post, send_time
 
 
 def _awaited_message(wait: _Part, transfers: list[_Part]) -> _Part | None:
     """Return the message that ended a wait; ``None`` if all had been received when it began."""
     # Sorted by end, so the last one ended the wait.
-    messages = [each for each in transfers if each.rank == wait.rank and each.place == wait.place]
-    last = messages[-1] if messages else None
-    return last if last is not None and last.end > wait.start + _SAME_S else None
+    messages = [transfer for transfer in transfers if transfer.rank == wait.rank and transfer.place == wait.place]
+    last_message = messages[-1] if messages else None
+    return last_message if last_message is not None and last_message.end > wait.start + _SAME_S else None
 
 
-def _post_of(message: _Part, own: list[_Part]) -> _Part | None:
+def _post_of(message: _Part, worker_parts: list[_Part]) -> _Part | None:
     """Return the sender's post of a message; on a GPU, where the sender is not recorded, the last of its exchange."""
-    found = [
+    posts = [
         part
-        for part in own
+        for part in worker_parts
         if part.activity == "post"
         and part.place == message.place
         and (part.rank == message.peer if message.peer >= 0 else part.rank != message.rank)
         and part.start <= message.end
     ]
-    return found[-1] if found else None
+    return posts[-1] if posts else None
 
 
-def _previous_part(part: _Part, own: list[_Part]) -> _Part | None:
+def _previous_part(part: _Part, worker_parts: list[_Part]) -> _Part | None:
     """Return the last part of the same worker that had ended when this part began."""
-    ended = (each for each in own[::-1] if each.rank == part.rank and each.number < part.number)
-    return next((each for each in ended if each.end <= part.start + _SAME_S), None)
+    earlier_parts = (
+        candidate for candidate in worker_parts[::-1] if candidate.rank == part.rank and candidate.number < part.number
+    )
+    return next((candidate for candidate in earlier_parts if candidate.end <= part.start + _SAME_S), None)

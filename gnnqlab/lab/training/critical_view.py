@@ -35,11 +35,11 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
     import pandas as pd
 
     activities = timeline[timeline["what"] != "transfer"]
-    recorded = activities.assign(lane=_workers(activities["rank"]), kind="not on the path")
+    spans = activities.assign(lane=_workers(activities["rank"]), kind="not on the path")
     # Seconds -> ms since the first activity.
-    recorded[["start", "end"]] = 1e3 * (activities[["start_s", "end_s"]] - activities["start_s"].min())
+    spans[["start", "end"]] = 1e3 * (activities[["start_s", "end_s"]] - activities["start_s"].min())
     figure = lanes(
-        recorded,
+        spans,
         lane="lane",
         start="start",
         end="end",
@@ -122,27 +122,27 @@ def draw_path_pair(
     for side, (label, timeline, segments) in enumerate(sides):
         # Seconds -> ms since the epoch's first activity.
         spans = 1e3 * (timeline[["start_s", "end_s"]] - timeline.loc[timeline["what"] != "transfer", "start_s"].min())
-        where = zip(timeline["rank"], timeline["layer"], timeline["direction"], strict=True)
-        own = timeline[["rank", "what"]].assign(
-            details=[f"{label}, worker {rank}, layer {layer + 1}, {way}" for rank, layer, way in where],
+        keys = zip(timeline["rank"], timeline["layer"], timeline["direction"], strict=True)
+        activity_rows = timeline[["rank", "what"]].assign(
+            details=[f"{label}, worker {rank}, layer {layer + 1}, {way}" for rank, layer, way in keys],
             start=spans["start_s"].clip(lower=0.0),  # a transfer may begin before the first activity
             end=spans["end_s"].clip(lower=0.0),
         )
         chain = segments[["start (ms)", "end (ms)"]].set_axis(["start", "end"], axis=1)
         chain = chain.assign(rank=segments["worker"], what="chain", details=f"{label}, critical path")
-        both = pd.concat([own, chain])
-        parts.append(both.assign(lane=[places[rank, side] for rank in both["rank"]]))
-    every = pd.concat(parts)
+        side_rows = pd.concat([activity_rows, chain])
+        parts.append(side_rows.assign(lane=[places[rank, side] for rank in side_rows["rank"]]))
+    rows = pd.concat(parts)
     columns: dict[str, Any] = {"start": "start", "end": "end", "lane": "lane", "by": "what", "details": "details"}
-    figure = lanes(every, names=WORDS, styles=STYLES, width=0.56, **columns)
+    figure = lanes(rows, names=WORDS, styles=STYLES, width=0.56, **columns)
     names = {lane: f"worker {rank}, {sides[side][0]}" for (rank, side), lane in places.items()}
     # Lanes are numbers, so their labels are set here.
     ticks = {"tickvals": list(names), "ticktext": list(names.values()), "range": [max(names) + 0.7, -0.7]}
     ink = "#e6e8ea" if dark else "#1f2328"
     # Transfers just above a worker's lane, the critical path just below it.
-    thin = every.assign(lane=every["lane"] + every["what"].map({"transfer": -0.37, "chain": 0.37}).fillna(0.0))
+    thin_bars = rows.assign(lane=rows["lane"] + rows["what"].map({"transfer": -0.37, "chain": 0.37}).fillna(0.0))
     lanes(
-        thin,
+        thin_bars,
         names={"transfer": "bytes under way", "chain": "critical path"},
         width=0.12,
         figure=figure,

@@ -36,17 +36,17 @@ def entropy_by_place(traffic: DataFrame) -> DataFrame:
         >>> entropy_by_place(pd.DataFrame(rows)).loc[(0, "forward")].tolist()
         [4.0, 0.53, 2.33]
     """
-    counted = traffic[traffic["entropy"].notna()]
-    elements = 8 * counted["payload_bytes"] / counted["bits"]  # payload bits / bits per element
+    messages = traffic[traffic["entropy"].notna()]
+    elements = 8 * messages["payload_bytes"] / messages["bits"]  # payload bits / bits per element
     # Weighted by elements, because messages have different sizes.
-    sums = counted.assign(
+    sums = messages.assign(
         elements=elements,
-        codes=8.0 * counted["payload_bytes"],
-        parameters=8.0 * counted["param_bytes"],
-        entropy=elements * counted["entropy"],
+        codes=8.0 * messages["payload_bytes"],
+        parameters=8.0 * messages["param_bytes"],
+        entropy=elements * messages["entropy"],
     )
-    found = sums.groupby(["layer", "direction"], sort=True)[["elements", "codes", "parameters", "entropy"]].sum()
-    per_element = found[["codes", "parameters", "entropy"]].div(found["elements"], axis=0)
+    totals = sums.groupby(["layer", "direction"], sort=True)[["elements", "codes", "parameters", "entropy"]].sum()
+    per_element = totals[["codes", "parameters", "entropy"]].div(totals["elements"], axis=0)
     return per_element.sort_index(level=["direction", "layer"], ascending=[False, True]).round(2)
 
 
@@ -74,13 +74,13 @@ def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> Figure
     means = (f"{place} {row.codes:.3g} and {row.entropy:.3g}" for place, row in zip(places, table.itertuples()))
     caption = f"Bits per element and entropy of its code: {'; '.join(means)}."
     # Directions without counted codes.
-    lacking = [way for way in codecs if way not in set(table.index.get_level_values("direction"))]
-    if lacking:
-        caption += " No codes: " + ", ".join(f"{way} (codec {codecs[way]})" for way in lacking) + "."
-    shown = table.set_axis(places).rename_axis("messages")
+    empty_directions = [way for way in codecs if way not in set(table.index.get_level_values("direction"))]
+    if empty_directions:
+        caption += " No codes: " + ", ".join(f"{way} (codec {codecs[way]})" for way in empty_directions) + "."
+    frame = table.set_axis(places).rename_axis("messages")
     names = {"codes": "codes sent", "parameters": "parameters sent", "entropy": "entropy of the codes"}
     figure = bars(
-        shown,
+        frame,
         y=names,
         styles=["blue", "orange /", "green x"],
         zero="y",
@@ -94,7 +94,7 @@ def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> Figure
     for trace, group in zip(figure.data, ("sent", "sent", "entropy")):
         trace.offsetgroup = group
     figure.data[1].base = table["codes"].tolist()
-    return FigureData(figure.update_layout(bargap=0.3), shown)
+    return FigureData(figure.update_layout(bargap=0.3), frame)
 
 
 def _codecs(config: Mapping[str, Any]) -> dict[str, str]:

@@ -37,7 +37,7 @@ def hiding_table(records: DataFrame) -> DataFrame:
     columns = ["wire_s", "central_s", "marginal_s", "wait_s"]
     table = 1e3 * without_first_epoch(records).groupby("rank")[columns].median()  # seconds -> ms
     table.columns = ["under way", "central", "marginal", "waited"]
-    both = table["central"] + table["marginal"]
-    table["hidden (%)"] = 100 * table["central"] / both.where(both > 0)  # NaN without any aggregation
+    aggregation = table["central"] + table["marginal"]
+    table["hidden (%)"] = 100 * table["central"] / aggregation.where(aggregation > 0)  # NaN without any aggregation
     table.index = [f"worker {rank}" for rank in table.index]
     return table.rename_axis("ms an epoch")

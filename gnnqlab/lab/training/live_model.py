@@ -76,14 +76,14 @@ class GrowingColumns:
         rows = list(lines)  # an iterator may be read once only
         if not rows:
             return
-        after = self._count + len(rows)
-        if after > self._table.shape[1]:  # double the capacity, so that appending has constant amortized cost
-            grown = np.empty((len(_COLUMNS), max(2 * self._table.shape[1], after)))
-            grown[:, : self._count] = self._table[:, : self._count]
-            self._table = grown
+        new_count = self._count + len(rows)
+        if new_count > self._table.shape[1]:  # double the capacity, so that appending has constant amortized cost
+            table = np.empty((len(_COLUMNS), max(2 * self._table.shape[1], new_count)))
+            table[:, : self._count] = self._table[:, : self._count]
+            self._table = table
         for index, name in enumerate(_COLUMNS):
-            self._table[index, self._count : after] = np.array([row.get(name) for row in rows], dtype=float)
-        self._count = after
+            self._table[index, self._count : new_count] = np.array([row.get(name) for row in rows], dtype=float)
+        self._count = new_count
 
 
 class Traffic:
@@ -98,12 +98,12 @@ class Traffic:
     def add(self, lines: Iterable[dict[str, Any]]) -> None:
         """Add lines of a file of messages; an epoch that appears twice counts once."""
         for line in lines:
-            elements, sent = np.zeros((len(DIRECTIONS), len(WIDTHS))), np.zeros(self._workers)
+            elements, sent_bytes = np.zeros((len(DIRECTIONS), len(WIDTHS))), np.zeros(self._workers)
             for _, direction, sender, _, bits, _, payload, parameters, *_ in line["rows"]:
                 # Payload bits / bits per element.
                 elements[DIRECTIONS.index(direction), WIDTHS.index(bits)] += 8 * payload / bits
-                sent[sender] += payload + parameters  # bytes
-            self.elements[line["epoch"]], self._bytes[line["epoch"]] = elements, sent
+                sent_bytes[sender] += payload + parameters  # bytes
+            self.elements[line["epoch"]], self._bytes[line["epoch"]] = elements, sent_bytes
         self._bytes = {epoch: self._bytes[epoch] for epoch in sorted(self._bytes)[-_RECENT:]}  # the newest epochs only
 
     @property
@@ -164,7 +164,7 @@ class LiveModel:
 
     def poll_status(self) -> bool:
         """Read the status of the run, which is cheap; return True if its state or cause has changed."""
-        previous = self.status
+        previous_status = self.status
         for event in self._events.poll():
             if event.get("event") == "slow":
                 self._slow = str(event.get("text", ""))
@@ -178,12 +178,12 @@ class LiveModel:
             self._epoch_seen = (epoch, time.monotonic())
         activity = self._activity() if state in LIVE else ""
         self.status = RunStatus(state=state, epoch=epoch, cause=cause, activity=activity)
-        return (previous.state, previous.cause) != (state, cause)
+        return (previous_status.state, previous_status.cause) != (state, cause)
 
     def _activity(self) -> str:
         """Return the activity of the workers in the first epoch and in long ones; empty in other epochs."""
-        epoch, since = self._epoch_seen
-        if epoch > 0 and time.monotonic() - since < _SHORT_EPOCH_S:
+        epoch, begin_s = self._epoch_seen
+        if epoch > 0 and time.monotonic() - begin_s < _SHORT_EPOCH_S:
             return ""
         pulses = self.run.pulses
         rate = self._wire.rate([pulse.pid for pulse in pulses]) if self.run.is_here else None
@@ -191,30 +191,30 @@ class LiveModel:
 
     def preview(self) -> None:
         """Read enough to open a view: of a long run some epochs, including the newest; the next `poll` reads all."""
-        newest = last_line(self._lines[0].path)
-        if len(self.records[0]) or newest is None or newest["epoch"] < _LONG:
+        newest_line = last_line(self._lines[0].path)
+        if len(self.records[0]) or newest_line is None or newest_line["epoch"] < _LONG:
             self.poll()
             return
         self.poll_status()
-        spread = {line["epoch"] for line in spread_lines(self._lines[0].path, _PREVIEW)}
-        wanted = sorted(spread | set(range(newest["epoch"] - _RECENT, newest["epoch"] + 1)))
-        for growing, lines in zip(self.records, self._lines, strict=True):
-            growing.add(lines_at(lines.path, "epoch", wanted))
+        spread_epochs = {line["epoch"] for line in spread_lines(self._lines[0].path, _PREVIEW)}
+        epochs = sorted(spread_epochs | set(range(newest_line["epoch"] - _RECENT, newest_line["epoch"] + 1)))
+        for records, lines in zip(self.records, self._lines, strict=True):
+            records.add(lines_at(lines.path, "epoch", epochs))
         self._is_previewed = True
         self._poll_messages_and_decisions()
 
     def poll(self) -> bool:
         """Read new records; return True if anything has changed."""
-        changed = self.poll_status()
+        has_changed = self.poll_status()
         # After a preview the records have gaps, so all are read again into new columns.
         records = [GrowingColumns() for _ in self.records] if self._is_previewed else self.records
-        for growing, lines in zip(records, self._lines, strict=True):
-            new = lines.poll()
-            growing.add(new)
-            changed |= bool(new)
+        for worker_records, lines in zip(records, self._lines, strict=True):
+            new_lines = lines.poll()
+            worker_records.add(new_lines)
+            has_changed |= bool(new_lines)
         self.records, self._is_previewed = records, False
         self._poll_messages_and_decisions()
-        return changed
+        return has_changed
 
     def _poll_messages_and_decisions(self) -> None:
         self._poll_messages()
@@ -226,24 +226,26 @@ class LiveModel:
 
     def _poll_messages(self) -> None:
         """Read the newest messages, and of the skipped epochs a few, the same for all workers."""
-        newest = [lines.poll(_NEWEST_BYTES) for lines in self._messages]
+        newest_lines = [lines.poll(_NEWEST_BYTES) for lines in self._messages]
         # First epoch that all workers' newest lines contain.
-        first = max((lines[0]["epoch"] for lines in newest if lines), default=0)
+        first_epoch = max((lines[0]["epoch"] for lines in newest_lines if lines), default=0)
         if not self._opened:
-            wanted = [line["epoch"] for line in spread_lines(self._messages[0].path, _SPREAD)]
+            epochs = [line["epoch"] for line in spread_lines(self._messages[0].path, _SPREAD)]
         else:
-            between = np.arange(max(self.common_epochs, default=-1) + 1, first)
-            wanted = between[:: max(1, len(between) // _SKIPPED)].tolist()
-        self._opened = any(newest) or self._opened
-        for traffic, lines, new in zip(self.traffic, self._messages, newest, strict=True):
-            traffic.add(lines_at(lines.path, "epoch", wanted))
-            traffic.add(new)
-        common = sorted(self.common_epochs)
-        if len(common) > _MOST_EPOCHS:
-            remaining = set(common[::-2])  # every second epoch from the newest on
+            skipped_epochs = np.arange(max(self.common_epochs, default=-1) + 1, first_epoch)
+            epochs = skipped_epochs[:: max(1, len(skipped_epochs) // _SKIPPED)].tolist()
+        self._opened = any(newest_lines) or self._opened
+        for traffic, lines, new_lines in zip(self.traffic, self._messages, newest_lines, strict=True):
+            traffic.add(lines_at(lines.path, "epoch", epochs))
+            traffic.add(new_lines)
+        common_epochs = sorted(self.common_epochs)
+        if len(common_epochs) > _MOST_EPOCHS:
+            remaining_epochs = set(common_epochs[::-2])  # every second epoch from the newest on
             for traffic in self.traffic:
                 traffic.elements = {
-                    epoch: each for epoch, each in traffic.elements.items() if epoch in remaining or epoch > common[-1]
+                    epoch: elements
+                    for epoch, elements in traffic.elements.items()
+                    if epoch in remaining_epochs or epoch > common_epochs[-1]
                 }
 
     # -- answers --------------------------------------------------------------------------------------------------
@@ -279,30 +281,30 @@ class LiveModel:
     @property
     def recorded_epochs(self) -> int:
         """Number of epochs that all workers have recorded."""
-        return min(len(growing) and int(growing["epoch"][-1]) + 1 for growing in self.records)
+        return min(len(records) and int(records["epoch"][-1]) + 1 for records in self.records)
 
     @property
     def remaining_s(self) -> float | None:
         """Estimated seconds of the remaining epochs, from the mean of the last ten; ``None`` if unknown."""
-        ended = self.records[0]["time_s"][-_RECENT - 1 :]  # ends of the newest epochs, seconds since the start
-        if not len(ended) or not self.under_way:
+        end_times = self.records[0]["time_s"][-_RECENT - 1 :]  # ends of the newest epochs, seconds since the start
+        if not len(end_times) or not self.under_way:
             return None
-        if len(ended) == 1:  # an overestimate, because the first epoch includes set-up
+        if len(end_times) == 1:  # an overestimate, because the first epoch includes set-up
             return float((self.epochs - self.recorded_epochs) * self.records[0]["epoch_s"][-1])
-        return float((self.epochs - self.recorded_epochs) * (ended[-1] - ended[0]) / (len(ended) - 1))
+        return float((self.epochs - self.recorded_epochs) * (end_times[-1] - end_times[0]) / (len(end_times) - 1))
 
     @property
     def sentence(self) -> str:
         """The run in one line: state, epoch, time left, loss, accuracy, and the cause of a failure."""
         words = [f"run {self.run.id}", self.status.state, f"epoch {self.recorded_epochs}/{self.epochs}"]
-        if (left := self.remaining_s) is not None:
-            words.append(f"{int(left) // 60:02d}:{int(left) % 60:02d} left")
+        if (left_s := self.remaining_s) is not None:
+            words.append(f"{int(left_s) // 60:02d}:{int(left_s) % 60:02d} left")
         if len(self.records[0]):
             words.append(f"loss {self.records[0]['loss'][-1]:.4g}")
         scores = self.records[0]["val_score"]
-        known = scores[~np.isnan(scores)]
-        if len(known):
-            words.append(f"validation {100 * known[-1]:.1f} %")
+        known_scores = scores[~np.isnan(scores)]
+        if len(known_scores):
+            words.append(f"validation {100 * known_scores[-1]:.1f} %")
         if self.status.activity:
             words.insert(3, self.status.activity)
         if self.status.cause:
@@ -317,11 +319,11 @@ class LiveModel:
     @property
     def ages(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Column (staleness, ε) -> epochs and values of rank 0; empty for a system with neither."""
-        found = {column: pair for column in AGES if (pair := self._known_values(column))}
-        if self.lag and "staleness" not in found:
+        ages = {column: pair for column in AGES if (pair := self._known_values(column))}
+        if self.lag and "staleness" not in ages:
             epochs = self.records[0]["epoch"]
-            found["staleness"] = (epochs, self._scheduled_age(epochs))
-        return found
+            ages["staleness"] = (epochs, self._scheduled_age(epochs))
+        return ages
 
     @property
     def sent_shares(self) -> dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]:
@@ -331,15 +333,15 @@ class LiveModel:
     def _known_values(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return epochs and values of rank 0 where a column is known; ``None`` if it is known nowhere."""
         records = self.records[0]
-        known = ~np.isnan(records[column])
-        return (records["epoch"][known], records[column][known]) if known.any() else None
+        is_known = ~np.isnan(records[column])
+        return (records["epoch"][is_known], records[column][is_known]) if is_known.any() else None
 
     def _scheduled_age(self, epochs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the staleness under the schedule: fresh rows in the first epoch, and where the system switched."""
         age = np.where(epochs == 0, 0.0, float(self.lag))
-        for begin, fresh in self.switches:
+        for begin, is_fresh in self.switches:
             # Switches are in the order of epochs, so the last one counts.
-            age[epochs >= begin] = 0.0 if fresh else float(self.lag)
+            age[epochs >= begin] = 0.0 if is_fresh else float(self.lag)
         return age
 
 

@@ -57,9 +57,9 @@ class Pace:
         Args:
             cost_s: processor seconds of the drawing that has just ended.
         """
-        now = self._clock()
-        earned_s = self._share * (now - self._counted_s)  # the bucket fills at a constant rate
-        self._counted_s = now
+        now_s = self._clock()
+        earned_s = self._share * (now_s - self._counted_s)  # the bucket fills at a constant rate
+        self._counted_s = now_s
         self._credit_s = min(self._credit_s + earned_s, self._most_credit_s) - cost_s
         # Debt beyond the longest delay is dropped: it is due to one slow drawing, not to the cost of the next ones.
         self._credit_s = max(self._credit_s, -self._share * self._most_s)
@@ -152,21 +152,21 @@ class LivePanel:
             return _RETRY_S
 
     def _draw(self) -> float | None:
-        changed = self.model.poll_status()
+        has_changed = self.model.poll_status()
         if not self.access.shown:  # no page shows the panel, so the figure is not drawn
             self._update_words()
             return _STATUS_S if self.model.under_way else None
-        first = False
+        is_first_figure = False
         if not self.model.has_epochs:  # before the first epoch words replace the figure, and follow every change
-            changed |= self.model.poll()
-            first = self.model.has_epochs
+            has_changed |= self.model.poll()
+            is_first_figure = self.model.has_epochs
         left_s = self._due_s - time.monotonic()
-        if changed or left_s <= 0:
+        if has_changed or left_s <= 0:
             start_s = time.thread_time()
             self.model.poll()
             self._show()
             self._due_s = time.monotonic() + self._pace.delay_s(time.thread_time() - start_s)
-            if first:  # the words before and the creation of all panels are not charged
+            if is_first_figure:  # the words before and the creation of all panels are not charged
                 self._pace.refill()
                 self._due_s = time.monotonic() + _FIRST_S
             return _STATUS_S if self.model.under_way else None
@@ -201,9 +201,9 @@ class LivePanel:
             words += f"<p>{alert(trouble)}</p>"
         if self.words.value != words:
             self.words.value = words
-        ended = not self.model.under_way and status.state != "starting"
-        if self.stop.disabled != ended:
-            self.stop.disabled = ended
+        has_ended = not self.model.under_way and status.state != "starting"
+        if self.stop.disabled != has_ended:
+            self.stop.disabled = has_ended
 
     def _recolour(self, change: Any) -> None:
         with self._lock:

@@ -29,16 +29,16 @@ def thin(
         >>> len(x), float(x[0]), float(x[-1])
         (22, 0.0, 999.0)
     """
-    known = ~np.isnan(y)  # epochs without evaluation are NaN
-    x, y = x[known], y[known]
+    is_known = ~np.isnan(y)  # epochs without evaluation are NaN
+    x, y = x[is_known], y[is_known]
     if len(x) <= 2 * buckets + 2:
         return x, y
     edges = np.linspace(0, len(x), buckets + 1).astype(int)  # buckets of equally many points
     pieces = [y[begin:end] for begin, end in itertools.pairwise(edges)]
     ends = [0, len(x) - 1]
-    chosen = [begin + piece.argmin() for begin, piece in zip(edges, pieces)]
-    chosen += [begin + piece.argmax() for begin, piece in zip(edges, pieces)]
-    indices = np.unique([*ends, *chosen])  # sorted, so that the line goes from left to right
+    extremes = [begin + piece.argmin() for begin, piece in zip(edges, pieces)]
+    extremes += [begin + piece.argmax() for begin, piece in zip(edges, pieces)]
+    indices = np.unique([*ends, *extremes])  # sorted, so that the line goes from left to right
     return x[indices], y[indices]
 
 
@@ -56,9 +56,9 @@ class Buckets:
     """
 
     def __init__(self, epochs: NDArray[np.float64], *, most: int) -> None:
-        first, last = (epochs[0], epochs[-1]) if len(epochs) else (0, 0)
+        first_epoch, last_epoch = (epochs[0], epochs[-1]) if len(epochs) else (0, 0)
         lengths = (step * 10**power for power in range(9) for step in _STEPS)  # 1, 2, 5, 10, 20, 50 ...
-        self.length = next(length for length in lengths if last // length - first // length < most)
+        self.length = next(length for length in lengths if last_epoch // length - first_epoch // length < most)
         numbers = (epochs // self.length).astype(int)  # group of each epoch
         self._groups, self._begins = np.unique(numbers, return_index=True)
         self._counts = np.diff([*self._begins, len(epochs)])

@@ -29,15 +29,15 @@ def line_values(x: NDArray[np.float64], y: NDArray[np.float64]) -> dict[str, Any
 
 def phases_by_epoch(model: LiveModel, worker: int | None) -> list[dict[str, Any]]:
     """Return milliseconds of each phase in groups of epochs, without the first, which includes set-up."""
-    shown = model.records if worker is None else [model.records[worker]]
-    count = min(map(len, shown))  # epochs that all these workers have recorded
+    shown_records = model.records if worker is None else [model.records[worker]]
+    count = min(map(len, shown_records))  # epochs that all these workers have recorded
     begin = 1 if count > 1 else 0
-    buckets = Buckets(shown[0]["epoch"][begin:count], most=_BARS)
+    buckets = Buckets(shown_records[0]["epoch"][begin:count], most=_BARS)
     centers = round_values(buckets.centers, 8)
     traces = []
     for phase in PHASES:
         # Mean of workers, (epochs,).
-        seconds = np.mean([growing[phase.column][begin:count] for growing in shown], axis=0)
+        seconds = np.mean([records[phase.column][begin:count] for records in shown_records], axis=0)
         traces.append(
             {"x": centers, "y": round_values(1e3 * np.nan_to_num(buckets.mean(seconds))), "width": buckets.length}
         )
@@ -49,24 +49,28 @@ def phases_by_worker(model: LiveModel) -> list[dict[str, Any]]:
     names = [f"worker {rank}" for rank in range(model.workers)]
     traces = []
     for phase in PHASES:
-        newest = [growing[phase.column][1:][-_RECENT:] for growing in model.records]
+        newest_seconds = [records[phase.column][1:][-_RECENT:] for records in model.records]
         # Seconds by worker, (P,).
-        means = np.array([np.nan_to_num(values).mean() if len(values) else 0.0 for values in newest])
+        means = np.array([np.nan_to_num(values).mean() if len(values) else 0.0 for values in newest_seconds])
         traces.append({"y": names, "x": round_values(1e3 * means)})
     return traces
 
 
 def bit_width_values(model: LiveModel) -> list[dict[str, Any]]:
     """Return the mean bits per element by direction, and the share of each bit-width, over the epochs read so far."""
-    summed = {
+    total_elements = {
         epoch: np.sum([traffic.elements[epoch] for traffic in model.traffic], axis=0) for epoch in model.common_epochs
     }
     # With stale rows an epoch may end before any message is received.
-    found = {epoch: elements for epoch, elements in summed.items() if elements.any()}
-    epochs = np.array(sorted(found), dtype=float)
+    known_elements = {epoch: elements for epoch, elements in total_elements.items() if elements.any()}
+    epochs = np.array(sorted(known_elements), dtype=float)
     buckets = Buckets(epochs, most=200)
     x = round_values(buckets.centers, 8)
-    table = np.array([found[int(epoch)] for epoch in epochs]) if found else np.zeros((0, len(DIRECTIONS), len(WIDTHS)))
+    table = (
+        np.array([known_elements[int(epoch)] for epoch in epochs])
+        if known_elements
+        else np.zeros((0, len(DIRECTIONS), len(WIDTHS)))
+    )
     # (epochs, directions, widths) -> (directions, widths, buckets)
     sums = np.array([[buckets.mean(table[:, i, j]) for j in range(len(WIDTHS))] for i in range(len(DIRECTIONS))])
     with np.errstate(invalid="ignore"):  # 0 / 0 in a direction without messages gives NaN, a gap in its line
@@ -80,12 +84,12 @@ def bit_width_values(model: LiveModel) -> list[dict[str, Any]]:
 def pair_bytes(model: LiveModel) -> dict[str, Any]:
     """Return bytes by sender (row) and receiver (column), mean over the newest epochs."""
     # Receivers are rows of the list; transposed, senders are.
-    sent = np.array([traffic.bytes_by_sender for traffic in model.traffic]).T
+    sent_bytes = np.array([traffic.bytes_by_sender for traffic in model.traffic]).T
     names = [f"w{rank}" for rank in range(model.workers)]
-    cells = [[None if i == j else value for j, value in enumerate(row)] for i, row in enumerate(sent.tolist())]
-    few = model.workers <= 8
-    text = [["" if value is None or not few else human_bytes(value) for value in row] for row in cells]
-    return {"z": cells, "x": names, "y": names, "text": text, "zmax": max(float(sent.max()), 1.0)}
+    cells = [[None if i == j else value for j, value in enumerate(row)] for i, row in enumerate(sent_bytes.tolist())]
+    has_room = model.workers <= 8
+    text = [["" if value is None or not has_room else human_bytes(value) for value in row] for row in cells]
+    return {"z": cells, "x": names, "y": names, "text": text, "zmax": max(float(sent_bytes.max()), 1.0)}
 
 
 def volume_by_epoch(model: LiveModel) -> list[dict[str, Any]]:
@@ -96,7 +100,7 @@ def volume_by_epoch(model: LiveModel) -> list[dict[str, Any]]:
     return [
         {
             "x": x,
-            "y": round_values(buckets.mean(np.sum([growing[column][:count] for growing in model.records], axis=0))),
+            "y": round_values(buckets.mean(np.sum([records[column][:count] for records in model.records], axis=0))),
         }
         for column in ("bytes_payload", "bytes_params")
     ]

@@ -58,12 +58,12 @@ def live_values(model: LiveModel, *, worker: int | None = None) -> list[dict[str
         model: model of the run.
         worker: worker whose epochs are broken down; the mean of all if not given.
     """
-    first = model.records[0]
-    epochs = first["epoch"]
+    records = model.records[0]
+    epochs = records["epoch"]
     return [
-        line_values(epochs, first["loss"]),
-        *(line_values(epochs, 100 * first[column]) for column, _ in _SCORES),
-        *(line_values(epochs, 100 * first[column]) for column in model.also),
+        line_values(epochs, records["loss"]),
+        *(line_values(epochs, 100 * records[column]) for column, _ in _SCORES),
+        *(line_values(epochs, 100 * records[column]) for column in model.also),
         *phases_by_epoch(model, worker),
         *phases_by_worker(model),
         *([*bit_width_values(model), pair_bytes(model), *volume_by_epoch(model)] if _exchanges(model) else []),
@@ -85,18 +85,18 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
 
     if not model.has_epochs:
         return _draw_nothing_yet(model, dark=dark)
-    aging = _age_columns(model)
-    last = _last_row(model)
-    rows = last if aging or model.sent_shares else last - 1
+    ages = _age_columns(model)
+    last_row = _last_row(model)
+    rows = last_row if ages or model.sent_shares else last_row - 1
     height = _TOP + _FOOT + rows * _ROW + (rows - 1) * _GAP
-    inside = height - _TOP - _FOOT  # pixels from the first panel to the last
+    inner_height = height - _TOP - _FOOT  # pixels from the first panel to the last
     titles = [
         "Training loss", _scores_title(model), "Time per epoch by phase",
         "Time by worker, newest epochs", *(_MESSAGE_TITLES if _exchanges(model) else []),
-        *(_AGE_WORDS[column].capitalize() for column in aging), *(["Rows sent, by layer"] if model.sent_shares else []),
+        *(_AGE_WORDS[column].capitalize() for column in ages), *(["Rows sent, by layer"] if model.sent_shares else []),
     ]  # fmt: skip
     figure = make_subplots(
-        rows=rows, cols=2, subplot_titles=titles, horizontal_spacing=0.12, vertical_spacing=_GAP / inside
+        rows=rows, cols=2, subplot_titles=titles, horizontal_spacing=0.12, vertical_spacing=_GAP / inner_height
     )
     for style, data in zip(_styles(model), live_values(model, worker=worker), strict=True):
         figure.add_trace({**style["trace"], **data}, row=style["row"], col=style["column"])
@@ -104,12 +104,12 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     figure.update_annotations(font_size=13)
     figure.update_layout(barmode="stack", bargap=0.0, margin={"t": _TOP, "l": 58, "r": 14, "b": _FOOT})
     figure.update_layout(font={"size": 11})
-    legends = {"legend": _legend_below(0, 1, inside), "legend2": _legend_below(_RIGHT, 0, inside)}
+    legends = {"legend": _legend_below(0, 1, inner_height), "legend2": _legend_below(_RIGHT, 0, inner_height)}
     if _exchanges(model):
         places = ((0, 2), (_RIGHT, 2), (_RIGHT, 3))
-        legends |= {f"legend{number}": _legend_below(*place, inside) for number, place in enumerate(places, 3)}
+        legends |= {f"legend{number}": _legend_below(*place, inner_height) for number, place in enumerate(places, 3)}
     if model.sent_shares:
-        legends["legend6"] = _legend_below(_RIGHT if aging else 0, last - 1, inside)
+        legends["legend6"] = _legend_below(_RIGHT if ages else 0, last_row - 1, inner_height)
     for name, legend in legends.items():
         figure.update_layout({name: {"font": {"size": 10}, "traceorder": "normal", "orientation": "h"} | legend})
     _name_axes(figure, model)
@@ -125,10 +125,10 @@ def _scores_title(model: LiveModel) -> str:
 
 def caption_of_live(model: LiveModel) -> str:
     """Return a description of the figure in words."""
-    settled = model.records[0]["epoch_s"][1:]  # the first epoch includes set-up
+    epoch_seconds = model.records[0]["epoch_s"][1:]  # the first epoch includes set-up
     words = f"{model.system} on {model.workers} worker{'' if model.workers == 1 else 's'}: {model.sentence}."
     words += "" if _exchanges(model) else " One worker waits for no rows and sends none."
-    return words + (f" Median epoch {1e3 * float(np.median(settled)):.3g} ms." if len(settled) else "")
+    return words + (f" Median epoch {1e3 * float(np.median(epoch_seconds)):.3g} ms." if len(epoch_seconds) else "")
 
 
 def live_frame(model: LiveModel) -> DataFrame:
@@ -164,11 +164,11 @@ def live_axes(model: LiveModel, *, worker: int | None = None) -> dict[str, dict[
     """Return the settings of axes that change while the run trains: scale of usual epochs, ticks of bytes."""
     _, totals = _totals(model, worker)
     # Without rare long epochs, which would flatten all others.
-    usual = totals[totals <= _OUTLIER * np.median(totals)] if len(totals) else totals
-    axes = {_EPOCHS_AXIS: {"range": [0.0, 1.12 * float(usual.max())]} if len(usual) else {"rangemode": "tozero"}}
+    heights = totals[totals <= _OUTLIER * np.median(totals)] if len(totals) else totals
+    axes = {_EPOCHS_AXIS: {"range": [0.0, 1.12 * float(heights.max())]} if len(heights) else {"rangemode": "tozero"}}
     if _exchanges(model):
-        sent = np.nan_to_num(np.sum([trace["y"] for trace in volume_by_epoch(model)], axis=0, dtype=float))
-        axes[_VOLUME_AXIS] = byte_ticks(float(sent.max()), count=4) if len(sent) else {}
+        sent_bytes = np.nan_to_num(np.sum([trace["y"] for trace in volume_by_epoch(model)], axis=0, dtype=float))
+        axes[_VOLUME_AXIS] = byte_ticks(float(sent_bytes.max()), count=4) if len(sent_bytes) else {}
     return axes
 
 
@@ -181,14 +181,14 @@ def _draw_nothing_yet(model: LiveModel, *, dark: bool) -> Figure:
     figure.add_annotation(
         text=f"Before the first epoch ends: {words}", showarrow=False, font_size=13, x=0, xanchor="left"
     )
-    hidden = {"visible": False, "range": [0, 1]}
-    return figure.update_layout(xaxis=hidden, yaxis=hidden, margin={"t": 8, "b": 8, "l": 8, "r": 8})
+    hidden_axis = {"visible": False, "range": [0, 1]}
+    return figure.update_layout(xaxis=hidden_axis, yaxis=hidden_axis, margin={"t": 8, "b": 8, "l": 8, "r": 8})
 
 
-def _legend_below(x: float, rows_above: int, inside: int) -> dict[str, Any]:
+def _legend_below(x: float, rows_above: int, inner_height: int) -> dict[str, Any]:
     """Return the place of a legend below a panel, where it covers no line."""
-    below = rows_above * (_ROW + _GAP) + _ROW + _LEGEND  # pixels below the top of the first panel
-    return {"x": x, "y": 1 - below / inside, "xanchor": "left", "yanchor": "top"}
+    offset = rows_above * (_ROW + _GAP) + _ROW + _LEGEND  # pixels below the top of the first panel
+    return {"x": x, "y": 1 - offset / inner_height, "xanchor": "left", "yanchor": "top"}
 
 
 def _totals(model: LiveModel, worker: int | None) -> tuple[list[float], NDArray[np.float64]]:
@@ -201,24 +201,24 @@ def _outlier_labels(model: LiveModel, worker: int | None) -> dict[str, Any]:
     """Return the labels at the top of bars that are higher than their panel."""
     centers, totals = _totals(model, worker)
     top = live_axes(model, worker=worker)[_EPOCHS_AXIS].get("range", [0.0, np.inf])[1]
-    high = [(x, total) for x, total in zip(centers, totals.tolist(), strict=True) if total > top]
-    middle, across = ((centers[0] + centers[-1]) / 2, centers[-1] - centers[0]) if len(centers) else (0.0, 0.0)
+    high_bars = [(x, total) for x, total in zip(centers, totals.tolist(), strict=True) if total > top]
+    middle, width = ((centers[0] + centers[-1]) / 2, centers[-1] - centers[0]) if len(centers) else (0.0, 0.0)
 
     def start(x: float) -> float:
         """Return the left end of a bar's label, which is to its right in the left half, to its left in the other."""
-        return x - _WORDS * across if x > middle else x
+        return x - _WORDS * width if x > middle else x
 
     # Of bars whose labels would overlap, only the highest is labelled.
-    high = [
+    high_bars = [
         (x, total)
-        for x, total in high
-        if all(total >= other for place, other in high if abs(start(place) - start(x)) < _WORDS * across)
+        for x, total in high_bars
+        if all(total >= height for place, height in high_bars if abs(start(place) - start(x)) < _WORDS * width)
     ]
     return {
-        "x": [x for x, _ in high],
-        "y": [0.99 * top] * len(high),
-        "text": [f"↑ {total:.0f} ms" for _, total in high],
-        "textposition": [f"bottom {'left' if x > middle else 'right'}" for x, _ in high],  # inside the panel
+        "x": [x for x, _ in high_bars],
+        "y": [0.99 * top] * len(high_bars),
+        "text": [f"↑ {total:.0f} ms" for _, total in high_bars],
+        "textposition": [f"bottom {'left' if x > middle else 'right'}" for x, _ in high_bars],  # inside the panel
     }
 
 
@@ -236,9 +236,9 @@ def _name_axes(figure: Figure, model: LiveModel) -> None:
             (4, 1): ("receiver", "sender"),
             (4, 2): ("epoch", "sent per epoch"),
         }
-    aging, last = _age_columns(model), _last_row(model)
-    axes |= {(last, number + 1): ("epoch", _AGE_AXES[column]) for number, column in enumerate(aging)}
-    axes |= {(last, len(aging) + 1): ("epoch", "rows sent (%)")} if model.sent_shares else {}
+    ages, last_row = _age_columns(model), _last_row(model)
+    axes |= {(last_row, number + 1): ("epoch", _AGE_AXES[column]) for number, column in enumerate(ages)}
+    axes |= {(last_row, len(ages) + 1): ("epoch", "rows sent (%)")} if model.sent_shares else {}
     for (row, column), (x, y) in axes.items():
         figure.update_xaxes(title_text=x, title_standoff=4, title_font_size=11, row=row, col=column)
         figure.update_yaxes(title_text=y, title_standoff=4, title_font_size=11, row=row, col=column)
@@ -272,7 +272,7 @@ def _styles(model: LiveModel) -> list[dict[str, Any]]:
 
     styles = zip(_SCORES, (blue, orange, green), ("dot", "solid", "dash"), ("square", "circle", "diamond"))
     phases = list(zip(PHASES, _PATTERNS, strict=True))
-    last = _last_row(model)
+    last_row = _last_row(model)
     of_messages = [
         *(
             line(3, 1, color, dash, symbol, name=direction, legend="legend3",
@@ -317,12 +317,12 @@ def _styles(model: LiveModel) -> list[dict[str, Any]]:
         *(of_messages if _exchanges(model) else []),
         place(2, 1, type="scatter", mode="text", showlegend=False, hoverinfo="skip"),
         *(
-            line(last, number + 1, OKABE_ITO["purple"], "solid", "circle", showlegend=False, line_shape="hv",
+            line(last_row, number + 1, OKABE_ITO["purple"], "solid", "circle", showlegend=False, line_shape="hv",
                  hovertemplate=f"epoch %{{x}}: {_AGE_WORDS[column]} %{{y:.4g}}<extra></extra>")
             for number, column in enumerate(_age_columns(model))
         ),
         *(
-            line(last, len(_age_columns(model)) + 1, list(OKABE_ITO.values())[layer % len(OKABE_ITO)], "solid",
+            line(last_row, len(_age_columns(model)) + 1, list(OKABE_ITO.values())[layer % len(OKABE_ITO)], "solid",
                  "circle", name=f"layer {layer}", legend="legend6",
                  hovertemplate=f"epoch %{{x}}: %{{y:.0f}} % of the rows<extra>layer {layer}</extra>")
             for layer in model.sent_shares
@@ -332,8 +332,8 @@ def _styles(model: LiveModel) -> list[dict[str, Any]]:
 
 def _legend_widths(model: LiveModel) -> set[int]:
     """Return the bit-widths that the system may choose, and those of the newest messages."""
-    chosen = set(model.choices)
+    widths = set(model.choices)
     for traffic in model.traffic:
         for elements in list(traffic.elements.values())[-1:]:
-            chosen |= {width for width, some in zip(WIDTHS, elements.sum(axis=0), strict=True) if some}
-    return chosen
+            widths |= {width for width, count in zip(WIDTHS, elements.sum(axis=0), strict=True) if count}
+    return widths

@@ -56,5 +56,5 @@ def _worst(name: str, memory: DataFrame) -> dict[str, int]:
         raise ValueError(f"memory must be recorded to be drawn, got none for {name}; launch it with memory_every=1")
     totals = memory.groupby(["epoch", "rank"])["bytes"].sum()  # bytes of all purposes
     epoch, rank = totals.idxmax()  # the run's peak
-    largest = memory[(memory["epoch"] == epoch) & (memory["rank"] == rank)]
-    return {str(purpose): int(count) for purpose, count in zip(largest["purpose"], largest["bytes"], strict=True)}
+    peak_rows = memory[(memory["epoch"] == epoch) & (memory["rank"] == rank)]
+    return {str(purpose): int(count) for purpose, count in zip(peak_rows["purpose"], peak_rows["bytes"], strict=True)}

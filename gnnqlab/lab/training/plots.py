@@ -60,17 +60,17 @@ def convergence(
     tables = {label: by_epoch(records).dropna(subset=[value]) for label, records in records_by_system.items()}
     rows = pd.concat(tables, names=["system"]).reset_index("system")
     rows[value] *= 100 if percent else 1  # score in [0, 1] -> percent
-    last = rows.groupby("system", sort=False)[value].last().items()
-    ends = ", ".join(f"{label} {end:.1f} %" if percent else f"{label} {end:.4g}" for label, end in last)
-    along = "epoch" if against == "epoch" else "training time (s)"
-    title = f"{words[0].upper()}{words[1:]} by {along}"
+    last_values = rows.groupby("system", sort=False)[value].last().items()
+    ends = ", ".join(f"{label} {end:.1f} %" if percent else f"{label} {end:.4g}" for label, end in last_values)
+    x_title = "epoch" if against == "epoch" else "training time (s)"
+    title = f"{words[0].upper()}{words[1:]} by {x_title}"
     figure = lines(
         rows,
         x="epoch" if against == "epoch" else "train_s",
         y=value,
         by="system",
         styles=styles_of(records_by_system),
-        x_axis=along,
+        x_axis=x_title,
         y_axis=f"{words} (%)" if percent else words,
         zero="x",
         title=title,
@@ -143,7 +143,7 @@ def traffic_map(
     pairs = device_pairs(traffic, workers=workers)
     names = [f"worker {rank}" for rank in pairs.index]
     text = [["" if i == j else human_bytes(value) for j, value in enumerate(row)] for i, row in enumerate(pairs.values)]
-    few = len(names) <= 8  # with more workers numbers do not fit into the cells
+    has_room = len(names) <= 8  # with more workers numbers do not fit into the cells
     z = pairs.to_numpy(dtype=float, copy=True)
     np.fill_diagonal(z, np.nan)  # a worker sends nothing to itself: no cell rather than a dark one
     largest = largest or max(float(pairs.to_numpy().max()), 1.0)
@@ -159,7 +159,7 @@ def traffic_map(
             ygap=2,
             hoverongaps=False,
             text=text,
-            texttemplate="%{text}" if few else None,
+            texttemplate="%{text}" if has_room else None,
             hovertemplate="%{y} to %{x}: %{text} per epoch<extra></extra>",
             colorbar={"title": {"text": "bytes<br>per epoch"}, "thickness": 12} | byte_ticks(largest),
         )
@@ -223,13 +223,13 @@ def tiers(traffic_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> 
     tables = {name: by_tier(traffic) for name, traffic in traffic_by_system.items()}
     rows = pd.concat(tables, names=["system", "tier"]).reset_index()
     rows = rows.assign(milliseconds=1000 * rows["seconds"], size=rows["bytes"].map(human_bytes))
-    sent = {"title_text": "sent per epoch, all workers", **byte_ticks(float(rows["bytes"].max()))}
+    bytes_axis = {"title_text": "sent per epoch, all workers", **byte_ticks(float(rows["bytes"].max()))}
     charts = [
         bars(
             rows, x="system", y=column, by="tier", names=_TIERS, styles={"inner": "sky", "outer": "vermillion"},
-            horizontal=True, details="size", zero="x", x_axis=along, y_axis="system",
+            horizontal=True, details="size", zero="x", x_axis=axis, y_axis="system",
         )
-        for column, along in (("bytes", sent), ("milliseconds", "epoch (ms), slowest worker"))
+        for column, axis in (("bytes", bytes_axis), ("milliseconds", "epoch (ms), slowest worker"))
     ]  # fmt: skip
     caption = "Bytes per epoch between hosts and within them: " + ", ".join(
         f"{name} {human_bytes(table.at['outer', 'bytes'])} and {human_bytes(table.at['inner', 'bytes'])}"

@@ -81,7 +81,7 @@ def export(runs: RunLike | Sequence[RunLike], path: str | Path) -> Path:
 
 
 def _page(runs: Sequence[Snapshot], target: float | None) -> str:
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     names = labels(runs)
     # A run without an epoch has nothing to draw.
     figures = ReportFigures({name: run for name, run in zip(names, runs) if len(run.records)})
@@ -91,16 +91,16 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
         *(_section(title, content) for title, content in figures.sections),
         _section("Configuration", "".join(_configuration(name, run) for name, run in zip(names, runs))),
     ]
-    drawn = {"figures": figures.drawn, "templates": {"light": template(), "dark": template(dark=True)}}
+    page_values = {"figures": figures.drawn, "templates": {"light": template(), "dark": template(dark=True)}}
     footer = "<footer>Written by gnnqlab. This page is self-contained and works offline.</footer>"
-    body, style = f"<main>\n{''.join(sections)}\n</main>\n{footer}", (here / "report.css").read_text(encoding="utf-8")
-    return page(here / "report.js", body, title=_title(runs, names), style=style, name="figures", values=drawn)
+    body, style = f"<main>\n{''.join(sections)}\n</main>\n{footer}", (folder / "report.css").read_text(encoding="utf-8")
+    return page(folder / "report.js", body, title=_title(runs, names), style=style, name="figures", values=page_values)
 
 
 def _title(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
     graphs = sorted({graph_name(run.summary) for run in runs})
-    shown = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    return f"{shown} on {', '.join(graphs)}"
+    names_text = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f"{names_text} on {', '.join(graphs)}"
 
 
 def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> str:
@@ -117,9 +117,9 @@ def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> st
     else:
         facts = _single_facts(runs[0], target)
     cards = "".join(
-        f'<div><dt>{html.escape(what)}</dt><dd class="value">{html.escape(value)}</dd>'
+        f'<div><dt>{html.escape(title)}</dt><dd class="value">{html.escape(value)}</dd>'
         f'<dd class="note">{html.escape(note)}</dd></div>'
-        for what, value, note in facts
+        for title, value, note in facts
     )
     return (
         f"<header><h1>{html.escape(_title(runs, names))}</h1>"
@@ -130,42 +130,42 @@ def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> st
 
 def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> list[tuple[str, str, str]]:
     """Return the cards of the last run relative to the first: total time, time to accuracy, score, bytes."""
-    (first, reference), (other, name) = (runs[0].summary, names[0]), (runs[-1].summary, names[-1])
-    ours, theirs = _score(other), _score(first)
+    (baseline, reference), (summary, name) = (runs[0].summary, names[0]), (runs[-1].summary, names[-1])
+    score, reference_score = _score(summary), _score(baseline)
     # Bytes per epoch, all workers.
-    sent, sent_before = _number(other.get("bytes_sent")), _number(first.get("bytes_sent"))
-    points = f"{100 * (ours - theirs):+.2f} points, " if math.isfinite(ours - theirs) else ""
+    sent_bytes, reference_bytes = _number(summary.get("bytes_sent")), _number(baseline.get("bytes_sent"))
+    points = f"{100 * (score - reference_score):+.2f} points, " if math.isfinite(score - reference_score) else ""
     to_target, to_target_before = seconds_to(runs[-1].records, target), seconds_to(runs[0].records, target)
     return [
-        _time_card("Total", name, _number(other.get("train_s")), reference, _number(first.get("train_s"))),
+        _time_card("Total", name, _number(summary.get("train_s")), reference, _number(baseline.get("train_s"))),
         *(
             [_time_card(f"To {_percent(target)}", name, to_target, reference, to_target_before)]
             if math.isfinite(target)
             else []
         ),
-        (f"Test {score_label(other)}, {name}", _percent(ours), f"{points}{reference} {_percent(theirs)}"),
+        (f"Test {score_label(summary)}, {name}", _percent(score), f"{points}{reference} {_percent(reference_score)}"),
         (
             f"Bytes sent, {name}",
-            _fraction(sent, sent_before),
-            f"{human_bytes(sent)} per epoch, {reference} {human_bytes(sent_before)}",
+            _fraction(sent_bytes, reference_bytes),
+            f"{human_bytes(sent_bytes)} per epoch, {reference} {human_bytes(reference_bytes)}",
         ),
     ]
 
 
-def _time_card(what: str, name: str, seconds: float, reference: str, before: float) -> tuple[str, str, str]:
+def _time_card(title: str, name: str, seconds: float, reference: str, reference_seconds: float) -> tuple[str, str, str]:
     """Return a card of seconds with the speed-up, or "not reached"."""
-    times = before / seconds if seconds else math.nan  # speed-up of the run relative to the reference
+    times = reference_seconds / seconds if seconds else math.nan  # speed-up of the run relative to the reference
     value = _ratio(times, 2) if math.isfinite(times) else _time_or_not_reached(seconds)
     return (
-        f"{what}, {name}",
+        f"{title}, {name}",
         value,
-        f"{_time_or_not_reached(seconds)} of training, {reference} {_time_or_not_reached(before)}",
+        f"{_time_or_not_reached(seconds)} of training, {reference} {_time_or_not_reached(reference_seconds)}",
     )
 
 
 def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
     summary = run.summary
-    best = _percent(_number(summary.get("best_val")))
+    best_score = _percent(_number(summary.get("best_val")))
     total = f"of training, median epoch {_seconds(summary.get('epoch_s'))}"
     to_target = seconds_to(run.records, target)
     return [
@@ -175,7 +175,7 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
             if math.isfinite(target)
             else []
         ),
-        (f"Test {score_label(summary)}", _percent(_score(summary)), f"best on validation {best}"),
+        (f"Test {score_label(summary)}", _percent(_score(summary)), f"best on validation {best_score}"),
         *(
             (f"Test {label}", _percent(_number(value)), "in the same epoch")
             for label, value in further_test_scores(summary).items()
@@ -228,22 +228,22 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
         for name, cells in rows.items()
     )
     # On a phone a few runs are side by side, with the name of each row above its values (report.css).
-    few = f' class="few" style="--runs: {len(runs)}"' if len(runs) <= _FEW else ""
+    attributes = f' class="few" style="--runs: {len(runs)}"' if len(runs) <= _FEW else ""
     notes = f" {words}" if (words := evaluation_note(runs)) else ""
-    against = f"; speed-up and bytes are relative to {labels(runs)[0]}" if len(runs) > 1 else ""
+    baseline_note = f"; speed-up and bytes are relative to {labels(runs)[0]}" if len(runs) > 1 else ""
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="Comparison table">'
-        f"<table{few}><caption>Seconds and bytes are per epoch unless stated otherwise{html.escape(against)}."
-        f"{html.escape(notes)}</caption>"
+        f"<table{attributes}><caption>Seconds and bytes are per epoch unless stated otherwise"
+        f"{html.escape(baseline_note)}.{html.escape(notes)}</caption>"
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_link_note(summaries)}"
     )
 
 
 def _heading(name: str, color: str) -> str:
     """Return a column heading with a run's colour and name; the colour is never on a line without the first word."""
-    first, _, rest = name.partition(" ")
+    first_word, _, rest = name.partition(" ")
     swatch = f'<span class="swatch" style="background:{color}"></span>'
-    return f'<th scope="col"><span class="first">{swatch}{html.escape(first)}</span> {html.escape(rest)}</th>'
+    return f'<th scope="col"><span class="first">{swatch}{html.escape(first_word)}</span> {html.escape(rest)}</th>'
 
 
 def _link_note(summaries: Sequence[Mapping[str, Any]]) -> str:
@@ -256,9 +256,9 @@ def _link_note(summaries: Sequence[Mapping[str, Any]]) -> str:
         )
     if len(summaries) == 1 or "loopback" not in links:
         return ""
-    which = "These workers share" if set(links) == {"loopback"} else "Workers without a link share"
+    subject = "These workers share" if set(links) == {"loopback"} else "Workers without a link share"
     return (
-        f'<p class="note">{which} one machine (loopback), where bytes are copied in memory, so sending fewer '
+        f'<p class="note">{subject} one machine (loopback), where bytes are copied in memory, so sending fewer '
         "of them saves little time. Over a network the time depends on the bytes.</p>"
     )
 
@@ -266,12 +266,12 @@ def _link_note(summaries: Sequence[Mapping[str, Any]]) -> str:
 def _configuration(name: str, run: Snapshot) -> str:
     text = json.dumps(run.config, indent=2, ensure_ascii=False, default=str)
     command = _command(run.config)
-    how = "<p>No command can repeat this run; launch it from Python with the configuration below.</p>"
+    command_html = "<p>No command can repeat this run; launch it from Python with the configuration below.</p>"
     if command is not None:
-        how = "<p>This command repeats the run:</p>"
-        how += f'<pre class="command" tabindex="0"><code>{html.escape(command)}</code></pre>'
+        command_html = "<p>This command repeats the run:</p>"
+        command_html += f'<pre class="command" tabindex="0"><code>{html.escape(command)}</code></pre>'
     return (
-        f"<h3>{html.escape(name)}</h3>{how}<details><summary>All settings</summary>"
+        f"<h3>{html.escape(name)}</h3>{command_html}<details><summary>All settings</summary>"
         f'<pre tabindex="0"><code>{html.escape(text)}</code></pre></details>'
     )
 

@@ -61,13 +61,13 @@ class ReportFigures:
         }
         return [(title, f'<div class="figures">{figures}</div>') for title, figures in contents.items() if figures]
 
-    def _place(self, figure: Figure, frame: DataFrame, *, full: bool = False) -> str:
+    def _place(self, figure: Figure, frame: DataFrame, *, full_width: bool = False) -> str:
         name = f"figure-{len(self._placed) + 1}"  # id of the element that the script fills
         # Drawn by the page's script.
         self._placed[name] = name_links(figure, (run.summary.get("link") for run in self._runs.values()))
         caption, title = caption_of(figure), str(figure.layout.title.text)
         return (
-            f"<figure{' class=full' if full else ''}><h3>{html.escape(title)}</h3>"
+            f"<figure{' class=full' if full_width else ''}><h3>{html.escape(title)}</h3>"
             f'<div class="plot" id="{name}" role="img" aria-label="{html.escape(caption, quote=True)}" '
             f'style="min-height:{figure.layout.height}px"></div><figcaption>{html.escape(caption)}</figcaption>'
             '<details><summary>The numbers</summary><div class="wide" tabindex="0">'
@@ -78,30 +78,30 @@ class ReportFigures:
         import pandas as pd
 
         records, score = self._records, score_label(next(iter(self._runs.values())).summary)
-        epochs = {name: by_epoch(one) for name, one in records.items()}
+        epochs = {name: by_epoch(table) for name, table in records.items()}
 
         def side_by_side(column: str) -> DataFrame:
-            return pd.concat({name: one.set_index("epoch")[column] for name, one in epochs.items()}, axis=1)
+            return pd.concat({name: table.set_index("epoch")[column] for name, table in epochs.items()}, axis=1)
 
         losses, times = side_by_side("loss"), side_by_side("train_s")
         scores = side_by_side("val_score").dropna(how="all")
-        content = self._place(plots.convergence(records, value="loss"), _thin_rows(losses), full=len(scores) == 0)
+        content = self._place(plots.convergence(records, value="loss"), _thin_rows(losses), full_width=len(scores) == 0)
         if len(scores):
             content += self._place(plots.convergence(records, score=score), _thin_rows(scores))
             content += self._place(
-                plots.convergence(records, against="time", score=score), _thin_rows(times), full=True
+                plots.convergence(records, against="time", score=score), _thin_rows(times), full_width=True
             )
         return content
 
     def _time(self) -> str:
         import pandas as pd
 
-        tables = {name: phase_seconds(one, per_worker=True) for name, one in self._records.items()}
+        tables = {name: phase_seconds(records, per_worker=True) for name, records in self._records.items()}
         seconds = pd.concat(tables).fillna(0.0)
         labels = {phase.column: f"{phase.label} (ms)" for phase in PHASES}
         seconds = (1000 * seconds).rename(columns=labels)
         seconds.index = pd.Index([f"{name}, worker {rank}" for name, rank in seconds.index], name="system, worker")
-        return self._place(plots.breakdown(self._records), seconds, full=True) + self._timelines()
+        return self._place(plots.breakdown(self._records), seconds, full_width=True) + self._timelines()
 
     def _timelines(self) -> str:
         """Return the timelines of one layer's exchange on all workers, of runs that recorded them."""
@@ -110,44 +110,44 @@ class ReportFigures:
             if run.timeline is not None and (layer := shown_layer(run.timeline)) is not None:
                 by_layer.setdefault(layer, {})[name] = run.timeline  # one figure per layer, a panel per run
         charts = [timeline_chart(timelines, layer=layer) for layer, timelines in by_layer.items()]
-        return "".join(self._place(chart.figure, chart.frame, full=True) for chart in charts)
+        return "".join(self._place(chart.figure, chart.frame, full_width=True) for chart in charts)
 
     def _bytes(self) -> str:
         import pandas as pd
 
-        sent = {name: run for name, run in self._runs.items() if len(run.traffic)}
-        if not sent:
+        runs = {name: run for name, run in self._runs.items() if len(run.traffic)}
+        if not runs:
             return ""
-        volumes = pd.DataFrame({name: volume_per_epoch(one) for name, one in self._records.items()}).T
-        content = self._place(plots.volume(self._records), volumes.rename_axis("system"), full=True)
-        maps = {name: device_pairs(run.traffic, workers=run.summary.get("workers")) for name, run in sent.items()}
+        volumes = pd.DataFrame({name: volume_per_epoch(records) for name, records in self._records.items()}).T
+        content = self._place(plots.volume(self._records), volumes.rename_axis("system"), full_width=True)
+        maps = {name: device_pairs(run.traffic, workers=run.summary.get("workers")) for name, run in runs.items()}
         largest = most_bytes(maps.values())
-        for name, run in sent.items():
+        for name, run in runs.items():
             # Maps side by side are compared by colour, so all have one scale; numbers distinguish dark cells.
             figure = plots.traffic_map(run.traffic, label=name, workers=run.summary.get("workers"), largest=largest)
             content += self._place(figure, maps[name].rename_axis("sender"))
-        return content + self._entropies(sent) + self._caches()
+        return content + self._entropies(runs) + self._caches()
 
-    def _entropies(self, sent: Mapping[str, Snapshot]) -> str:
+    def _entropies(self, runs: Mapping[str, Snapshot]) -> str:
         """Return the figures of the entropy of codes, of runs that counted codes."""
-        counted = {name: run for name, run in sent.items() if has_entropy(run.traffic)}
-        bundles = [draw_entropy(run, label=name) for name, run in counted.items()]
-        return "".join(self._place(each.figure, each.frame) for each in bundles)
+        runs_with_entropy = {name: run for name, run in runs.items() if has_entropy(run.traffic)}
+        bundles = [draw_entropy(run, label=name) for name, run in runs_with_entropy.items()]
+        return "".join(self._place(bundle.figure, bundle.frame) for bundle in bundles)
 
     def _caches(self) -> str:
         """Return the figures of rows sent, of runs with a cache."""
-        cached = {name: run for name, run in self._runs.items() if run.cache is not None and len(run.cache)}
-        bundles = [draw_cache(run, label=name) for name, run in cached.items()]
-        return "".join(self._place(each.figure, _thin_rows(each.frame), full=True) for each in bundles)
+        cached_runs = {name: run for name, run in self._runs.items() if run.cache is not None and len(run.cache)}
+        bundles = [draw_cache(run, label=name) for name, run in cached_runs.items()]
+        return "".join(self._place(bundle.figure, _thin_rows(bundle.frame), full_width=True) for bundle in bundles)
 
     def _course(self) -> str:
-        launched = {name: run.folder for name, run in self._runs.items() if run.folder is not None}
-        drawn = {name: _live(name, folder) for name, folder in launched.items()}
+        folders = {name: run.folder for name, run in self._runs.items() if run.folder is not None}
+        live_figures = {name: _live(name, folder) for name, folder in folders.items()}
         # One colour scale for the maps of all runs.
-        largest = max((trace.zmax for figure, _ in drawn.values() for trace in _heat_maps(figure)), default=None)
-        for figure, _ in drawn.values():
+        largest = max((trace.zmax for figure, _ in live_figures.values() for trace in _heat_maps(figure)), default=None)
+        for figure, _ in live_figures.values():
             figure.update_traces(zmax=largest, selector={"type": "heatmap"})
-        return "".join(self._place(*each, full=True) for each in drawn.values())
+        return "".join(self._place(*pair, full_width=True) for pair in live_figures.values())
 
 
 def _heat_maps(figure: Figure) -> list[Any]:
@@ -164,16 +164,16 @@ def _live(name: str, folder: Path) -> tuple[Figure, DataFrame]:
 
 def _bare(figure: Figure) -> dict[str, Any]:
     """Return data and layout without title, theme and background, which the page sets, and with thinned points."""
-    plain: dict[str, Any] = json.loads(figure.to_json())
-    for trace in plain["data"]:
+    figure_json: dict[str, Any] = json.loads(figure.to_json())
+    for trace in figure_json["data"]:
         if trace["type"] == "scatter" and len(trace.get("x") or ()) > _MOST_POINTS:
             x, y = thin(np.array(trace["x"], dtype=float), np.array(trace["y"], dtype=float))
             trace["x"], trace["y"] = round_values(x, 8), round_values(y)
-    layout = {key: value for key, value in plain["layout"].items() if key not in ("title", "template", "meta")}
+    layout = {key: value for key, value in figure_json["layout"].items() if key not in ("title", "template", "meta")}
     # Room for the titles of panels, in a figure with several.
-    top = 34 if len(plain["layout"].get("annotations", ())) > 4 else 24
+    top = 34 if len(figure_json["layout"].get("annotations", ())) > 4 else 24
     layout |= {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "margin": {"t": top}}
-    return {"data": plain["data"], "layout": layout}
+    return {"data": figure_json["data"], "layout": layout}
 
 
 def _thin_rows(table: DataFrame, rows: int = 24) -> DataFrame:

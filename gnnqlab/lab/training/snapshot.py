@@ -60,14 +60,14 @@ def take(run: RunLike) -> Snapshot:
     """Read a run once; later epochs of a run that still trains do not appear."""
     if isinstance(run, Snapshot):
         return run
-    plain = getattr(run, "settings", None)  # configuration as plain JSON, if the handle has it
-    if plain is None:
-        plain = run.config if isinstance(run.config, Mapping) else run.config.to_json()
+    config = getattr(run, "settings", None)  # configuration as plain JSON, if the handle has it
+    if config is None:
+        config = run.config if isinstance(run.config, Mapping) else run.config.to_json()
     folder = getattr(run, "folder", None)
-    more: dict[str, Any] = {name: getattr(run, name, None) for name in ("timeline", "cache")}
+    further_fields: dict[str, Any] = {name: getattr(run, name, None) for name in ("timeline", "cache")}
     if folder is not None:
-        more |= {"facts": read_json(folder / "facts.json") or {}, "began_s": _launch_time_s(run)}
-    return Snapshot(run.records, _traffic(run, folder), plain, run.summary, folder, **more)
+        further_fields |= {"facts": read_json(folder / "facts.json") or {}, "began_s": _launch_time_s(run)}
+    return Snapshot(run.records, _traffic(run, folder), config, run.summary, folder, **further_fields)
 
 
 def _launch_time_s(run: RunLike) -> float | None:
@@ -88,15 +88,15 @@ def labels(runs: Sequence[Snapshot]) -> list[str]:
     systems = [str(run.summary["system"]) for run in runs]
     names = list(systems)
     for system in set(systems):
-        same = [number for number, name in enumerate(systems) if name == system]  # runs of one system
+        run_indices = [number for number, name in enumerate(systems) if name == system]  # runs of one system
         # Without settings of the launch, which do not change a training, and the recipe, which repeats its parts.
-        configs = [{**runs[number].config, "launch": {}, "recipe": {}} for number in same]
+        configs = [{**runs[number].config, "launch": {}, "recipe": {}} for number in run_indices]
         settings = [dict(flatten(config)) for config in configs]
-        differ = [key for key in settings[0] if len({str(one.get(key)) for one in settings}) > 1]
-        for number, one in zip(same, settings):
-            if differ:
+        keys = [key for key in settings[0] if len({str(run_settings.get(key)) for run_settings in settings}) > 1]
+        for number, run_settings in zip(run_indices, settings):
+            if keys:
                 # At most three settings, so that labels stay short.
-                words = ", ".join(f"{key.rpartition('.')[2]} {one.get(key)}" for key in differ[:3])
+                words = ", ".join(f"{key.rpartition('.')[2]} {run_settings.get(key)}" for key in keys[:3])
                 names[number] = f"{system} ({words})"
     return [name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names, start=1)]
 
@@ -130,8 +130,8 @@ def origin(run: Snapshot) -> dict[str, str]:
     """
     machine, package = (_mapping(run.facts.get(name)) for name in ("machine", "package"))
     cores = machine.get("cores")
-    shared = cores and f"{cores} core{'' if cores == 1 else 's'} a worker"
-    parts = [machine.get("processor"), shared, machine.get("gpu")]
+    cores_text = cores and f"{cores} core{'' if cores == 1 else 's'} a worker"
+    parts = [machine.get("processor"), cores_text, machine.get("gpu")]
     kernels = package.get("kernels")
     versions = {"gnnqlab": package.get("version"), "PyTorch": machine.get("torch"), "Python": machine.get("python")}
     return {
@@ -146,14 +146,14 @@ def origin(run: Snapshot) -> dict[str, str]:
 
 def origin_html(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
     """Return the origins as an HTML list: one value where all runs agree, else one value per run."""
-    found = [origin(run) for run in runs]
+    origins = [origin(run) for run in runs]
     rows = []
-    for what in found[0]:
-        values = [one[what] for one in found]
-        shown = values[:1] if len(set(values)) == 1 else [f"{name}: {value}" for name, value in zip(names, values)]
-        cells = "".join(f"<dd>{html.escape(value)}</dd>" for value in shown)
-        wide = ' class="each"' if len(shown) > 1 else ""  # a line of its own for every run
-        rows.append(f"<div{wide}><dt>{html.escape(what)}</dt>{cells}</div>")
+    for key in origins[0]:
+        values = [run_origin[key] for run_origin in origins]
+        texts = values[:1] if len(set(values)) == 1 else [f"{name}: {value}" for name, value in zip(names, values)]
+        cells = "".join(f"<dd>{html.escape(value)}</dd>" for value in texts)
+        class_attribute = ' class="each"' if len(texts) > 1 else ""  # a line of its own for every run
+        rows.append(f"<div{class_attribute}><dt>{html.escape(key)}</dt>{cells}</div>")
     return f'<dl class="origin" aria-label="Origin of these numbers">{"".join(rows)}</dl>'
 
 

@@ -52,8 +52,8 @@ class Factor:
     @property
     def places(self) -> list[int]:
         """Index of the level of each run."""
-        known = {_text(level): number for number, level in enumerate(self.levels)}
-        return [known[_text(value)] for value in self.values]
+        index_by_text = {_text(level): number for number, level in enumerate(self.levels)}
+        return [index_by_text[_text(value)] for value in self.values]
 
     @property
     def words(self) -> list[str]:
@@ -74,9 +74,9 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
         {'train.epochs': 3, 'launch.device': None, 'launch.hosts': None, 'launch.link': '100mbit'}
     """
     launch = config.get("launch") or {}
-    plain = {**config, "launch": {name: launch.get(name) for name in _LAUNCH_SETTINGS}}
-    plain.pop("recipe", None)
-    return {path: value for path, value in flatten(plain) if path.rpartition(".")[2] != "seed"}
+    settings = {**config, "launch": {name: launch.get(name) for name in _LAUNCH_SETTINGS}}
+    settings.pop("recipe", None)
+    return {path: value for path, value in flatten(settings) if path.rpartition(".")[2] != "seed"}
 
 
 def find_factors(settings: Sequence[Mapping[str, Any]]) -> list[Factor]:
@@ -94,49 +94,49 @@ def find_factors(settings: Sequence[Mapping[str, Any]]) -> list[Factor]:
         >>> [(one.name, one.words, one.dependent_names) for one in find_factors(runs)]
         [('system', ['sylvie', 'vanilla'], ('codec',))]
     """
-    paths = list(dict.fromkeys(path for one in settings for path in one))
-    columns = {path: tuple(one.get(path, ABSENT) for one in settings) for path in paths}
+    paths = list(dict.fromkeys(path for run_settings in settings for path in run_settings))
+    columns = {path: tuple(run_settings.get(path, ABSENT) for run_settings in settings) for path in paths}
     # Only settings with several values.
     columns = {path: values for path, values in columns.items() if len(set(map(_text, values))) > 1}
     if "graph" in columns:
         columns["graph"] = tuple(Path(str(name)).name for name in columns["graph"])  # file name without the folder
-    short = _short_names(list(columns))
+    short_names = _short_names(list(columns))
     # Settings with the same groups of runs are merged; the most telling one comes first and names them.
     same_groups: dict[tuple[int, ...], list[str]] = {}
     for path in sorted(columns, key=lambda path: _FIRST.index(path) if path in _FIRST else len(_FIRST)):
         same_groups.setdefault(_groups(columns[path]), []).append(path)
     system = columns.get("system.name")
-    named: dict[str, list[str]] = {}
-    for head, *others in same_groups.values():
-        follows = system is not None and head.startswith("system.") and _determines(system, columns[head])
-        named.setdefault("system.name" if follows else head, []).extend([head, *others])
+    paths_by_head: dict[str, list[str]] = {}
+    for head, *other_paths in same_groups.values():
+        follows_system = system is not None and head.startswith("system.") and _determines(system, columns[head])
+        paths_by_head.setdefault("system.name" if follows_system else head, []).extend([head, *other_paths])
     return [
-        Factor(short[head], columns[head], tuple(short[path] for path in paths if path != head))
-        for head, paths in sorted(named.items(), key=lambda item: list(columns).index(item[0]))
+        Factor(short_names[head], columns[head], tuple(short_names[path] for path in paths if path != head))
+        for head, paths in sorted(paths_by_head.items(), key=lambda item: list(columns).index(item[0]))
     ]
 
 
 def _groups(values: Sequence[Any]) -> tuple[int, ...]:
     """Return the index of each value among the distinct values, in the order of their first appearance."""
-    known: dict[str, int] = {}
-    return tuple(known.setdefault(_text(value), len(known)) for value in values)
+    index_by_text: dict[str, int] = {}
+    return tuple(index_by_text.setdefault(_text(value), len(index_by_text)) for value in values)
 
 
-def _determines(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    # One determines the other if there are as many different pairs as values of one.
-    return len(set(map(_text, one))) == len({(_text(a), _text(b)) for a, b in zip(one, other, strict=True)})
+def _determines(keys: Sequence[Any], values: Sequence[Any]) -> bool:
+    # Keys determine values if there are as many different pairs as keys.
+    return len(set(map(_text, keys))) == len({(_text(a), _text(b)) for a, b in zip(keys, values, strict=True)})
 
 
 def _short_names(paths: Sequence[str]) -> dict[str, str]:
     """Return the last word of each path (for ``codec.name`` the one before it); two words if it is not unique."""
-    plain = [path.rpartition(".")[2] for path in paths]
+    words = [path.rpartition(".")[2] for path in paths]
     parents = [path.split(".")[-2] if path.endswith(".name") else "" for path in paths]
-    found = {}
-    for path, name, parent in zip(paths, plain, parents, strict=True):
-        short = parent or name
-        alone = (short not in plain and parents.count(parent) == 1) if parent else plain.count(name) == 1
-        found[path] = (short if alone or path in _FIRST else ".".join(path.split(".")[-2:])).replace("_", " ")
-    return found
+    names = {}
+    for path, name, parent in zip(paths, words, parents, strict=True):
+        short_name = parent or name
+        is_unique = (short_name not in words and parents.count(parent) == 1) if parent else words.count(name) == 1
+        names[path] = (short_name if is_unique or path in _FIRST else ".".join(path.split(".")[-2:])).replace("_", " ")
+    return names
 
 
 def _text(value: Any) -> str:
@@ -153,11 +153,11 @@ def _order(value: Any) -> tuple[int, float, str]:
 
 def flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every setting of a configuration by its path."""
-    for name, each in value.items():
-        if isinstance(each, Mapping):
-            yield from flatten(each, f"{prefix}{name}.")
+    for name, entry in value.items():
+        if isinstance(entry, Mapping):
+            yield from flatten(entry, f"{prefix}{name}.")
         else:
-            yield prefix + name, each
+            yield prefix + name, entry
 
 
 _FEWEST = 4
@@ -213,14 +213,16 @@ class Sweep:
             )
         self.names = tuple(names)
         self.outcomes = {
-            name: [math.nan if one.get(name) is None else float(one[name]) for one in outcomes] for name in OUTCOMES
+            name: [math.nan if row.get(name) is None else float(row[name]) for row in outcomes] for name in OUTCOMES
         }
 
     def to_frame(self) -> DataFrame:
         """Return one row per run: differing settings as text, and outcomes in the units of figures."""
         import pandas as pd
 
-        columns: dict[str, list[Any]] = {one.name: [one.words[place] for place in one.places] for one in self.factors}
+        columns: dict[str, list[Any]] = {
+            factor.name: [factor.words[place] for place in factor.places] for factor in self.factors
+        }
         for name, outcome in OUTCOMES.items():
             columns[outcome.title] = [outcome.by * value for value in self.outcomes[name]]
         return pd.DataFrame(columns, index=pd.Index(self.names, name="run"))
@@ -246,19 +248,19 @@ class Sweep:
         rows = []
         for name, outcome in OUTCOMES.items():
             values = self.outcomes[name]
-            known = [number for number, value in enumerate(values) if math.isfinite(value)]  # runs with this outcome
-            if len(known) < _FEWEST or len({values[number] for number in known}) == 1:
+            numbers = [number for number, value in enumerate(values) if math.isfinite(value)]  # runs with this outcome
+            if len(numbers) < _FEWEST or len({values[number] for number in numbers}) == 1:
                 continue
-            for one in self.factors:
-                places = [one.places[number] for number in known]
-                share, chance, p = variance_explained(places, [values[number] for number in known])
+            for factor in self.factors:
+                places = [factor.places[number] for number in numbers]
+                share, chance, p = variance_explained(places, [values[number] for number in numbers])
                 rows.append(
                     (
-                        one.name,
-                        ", ".join(one.dependent_names),
+                        factor.name,
+                        ", ".join(factor.dependent_names),
                         outcome.word,
                         len(set(places)),
-                        len(known),
+                        len(numbers),
                         share,
                         chance,
                         p,
@@ -272,8 +274,8 @@ class Sweep:
                 f"got none in {len(self.names)} runs; launch each setting with two seeds"
             )
         score = table[table["outcome"] == OUTCOMES["score"].word].set_index("setting")["share"]
-        best = table["setting"].map(score).fillna(-1.0)
-        return table.assign(best=best).sort_values("best", ascending=False, kind="stable").drop(columns="best")
+        score_shares = table["setting"].map(score).fillna(-1.0)
+        return table.assign(best=score_shares).sort_values("best", ascending=False, kind="stable").drop(columns="best")
 
     def mattered(self) -> DataFrame:
         """Call :meth:`importance`, the present name, with a warning."""
@@ -305,19 +307,19 @@ def variance_explained(places: Sequence[int], values: Sequence[float]) -> tuple[
         groups.setdefault(place, []).append(value)
     count, levels = len(values), len(groups)
     mean = math.fsum(values) / max(count, 1)  # fsum: exact sum, independent of the order
-    whole = math.fsum((value - mean) ** 2 for value in values)
-    if not 1 < levels < count or whole == 0:
+    total_sum = math.fsum((value - mean) ** 2 for value in values)
+    if not 1 < levels < count or total_sum == 0:
         return math.nan, math.nan, math.nan
-    # Σ over groups of squared distances from the group's mean; η² = 1 - within / whole.
-    within = math.fsum((value - math.fsum(group) / len(group)) ** 2 for group in groups.values() for value in group)
+    # Σ over groups of squared distances from the group's mean; η² = 1 - within_sum / total_sum.
+    within_sum = math.fsum((value - math.fsum(group) / len(group)) ** 2 for group in groups.values() for value in group)
     chance = (levels - 1) / (count - 1)  # expectation of η² without an effect
-    if within <= 1e-12 * whole:  # F is infinite, for example of bytes, which do not depend on the seed
+    if within_sum <= 1e-12 * total_sum:  # F is infinite, for example of bytes, which do not depend on the seed
         return 1.0, chance, 0.0
     from scipy.special import fdtrc
 
-    share = 1.0 - within / whole
+    share = 1.0 - within_sum / total_sum
     return (
         share,
         chance,
-        float(fdtrc(levels - 1, count - levels, share / (levels - 1) * (count - levels) * whole / within)),
+        float(fdtrc(levels - 1, count - levels, share / (levels - 1) * (count - levels) * total_sum / within_sum)),
     )

@@ -42,13 +42,13 @@ def draw_parallel(sweep: Sweep, *, dark: bool = False) -> FigureData:
     scores = table[OUTCOMES["score"].title]
     if scores.isna().all():
         raise ValueError("lines are coloured by the test score, got no run with one; train with evaluation")
-    scored = table[scores.notna()]
-    numbers = [number for number, known in enumerate(scores.notna()) if known]  # indices of runs with a score
+    runs = table[scores.notna()]
+    numbers = [number for number, has_score in enumerate(scores.notna()) if has_score]  # indices of runs with a score
     # Largest explained share of the score first.
-    shown = sorted(sweep.factors, key=lambda one: -_share(one, sweep))[:_AXES]
-    dimensions = [_axis(one, numbers) for one in sweep.factors if one in shown]
+    factors = sorted(sweep.factors, key=lambda factor: -_share(factor, sweep))[:_AXES]
+    dimensions = [_axis(factor, numbers) for factor in sweep.factors if factor in factors]
     for outcome in OUTCOMES.values():
-        values = scored[outcome.title]
+        values = runs[outcome.title]
         if values.notna().all():
             dimensions.append({"label": outcome.short, "values": values.tolist()})
     # Cividis suits all kinds of colour vision; without the end that is hardly visible on the page's background.
@@ -58,7 +58,7 @@ def draw_parallel(sweep: Sweep, *, dark: bool = False) -> FigureData:
         go.Parcoords(
             dimensions=dimensions,
             line={
-                "color": scored[OUTCOMES["score"].title].tolist(),
+                "color": runs[OUTCOMES["score"].title].tolist(),
                 "colorscale": [[step / 8, color] for step, color in enumerate(colors)],
                 "showscale": True,
                 "colorbar": {
@@ -71,14 +71,16 @@ def draw_parallel(sweep: Sweep, *, dark: bool = False) -> FigureData:
             rangefont={"color": "rgba(0,0,0,0)"},  # hidden, because ticks show the range
         )
     )
-    left_out = [one.name for one in sweep.factors if one not in shown]
-    best = scored[OUTCOMES["score"].title].idxmax()
-    settings = ", ".join(f"{one.name} {value}" for one in shown if (value := scored.loc[best, one.name]) != ABSENT)
-    caption = (
-        f"{len(scored)} runs as lines through the settings in which they differ and their outcomes, coloured by test "
-        f"score. The best score, {scored[OUTCOMES['score'].title].max():.2f} %, has {settings}."
+    left_out_names = [factor.name for factor in sweep.factors if factor not in factors]
+    best_run = runs[OUTCOMES["score"].title].idxmax()
+    settings = ", ".join(
+        f"{factor.name} {value}" for factor in factors if (value := runs.loc[best_run, factor.name]) != ABSENT
     )
-    caption += f" Without an axis: {', '.join(left_out)}." if left_out else ""
+    caption = (
+        f"{len(runs)} runs as lines through the settings in which they differ and their outcomes, coloured by test "
+        f"score. The best score, {runs[OUTCOMES['score'].title].max():.2f} %, has {settings}."
+    )
+    caption += f" Without an axis: {', '.join(left_out_names)}." if left_out_names else ""
     finish(figure, title="Settings and outcomes of runs", caption=caption, dark=dark, height=440)
     figure.update_layout(margin={"t": 90, "l": 76, "r": 40, "b": 24}, shapes=_axis_lines(len(dimensions), dark=dark))
     return FigureData(figure, table)
@@ -105,13 +107,13 @@ def draw_importance(sweep: Sweep, *, dark: bool = False) -> FigureData:
     import plotly.graph_objects as go
 
     table = sweep.importance()
-    known = table[table["share"].notna()]  # NaN: every run has another value
-    names = list(dict.fromkeys(known["setting"]))
+    shares = table[table["share"].notna()]  # NaN: every run has another value
+    names = list(dict.fromkeys(shares["setting"]))
     figure, height = go.Figure(), len(OUTCOMES) + 1
     # First row of each setting, one row per outcome.
     place = {name: height * number for number, name in enumerate(names)}
     for row, outcome in enumerate(OUTCOMES.values()):
-        results = known[known["outcome"] == outcome.word]
+        results = shares[shares["outcome"] == outcome.word]
         if results.empty:
             continue
         color, shape = _LOOKS[outcome.word]
@@ -136,7 +138,7 @@ def draw_importance(sweep: Sweep, *, dark: bool = False) -> FigureData:
     rows = {outcome.word: row for row, outcome in enumerate(OUTCOMES.values())}
     ends = [
         (100 * chance, place[name] + rows[outcome])
-        for name, outcome, chance in zip(known["setting"], known["outcome"], known["chance"], strict=True)
+        for name, outcome, chance in zip(shares["setting"], shares["outcome"], shares["chance"], strict=True)
     ]
     figure.add_scatter(
         y=[end for _, row in ends for end in (row - 0.5, row + 0.5, None)],
@@ -151,7 +153,7 @@ def draw_importance(sweep: Sweep, *, dark: bool = False) -> FigureData:
         title_text="share of the variance between runs (%)", range=[0, 140], tickvals=[0, 25, 50, 75, 100]
     )
     figure.update_yaxes(
-        tickvals=[first + (len(OUTCOMES) - 1) / 2 for first in place.values()],
+        tickvals=[first_row + (len(OUTCOMES) - 1) / 2 for first_row in place.values()],
         ticktext=["<br>".join(textwrap.wrap(name, 18)) for name in names],
         range=[height * len(names) - 1, -1],
         showgrid=False,
@@ -159,29 +161,29 @@ def draw_importance(sweep: Sweep, *, dark: bool = False) -> FigureData:
     finish(
         figure,
         title="Importance of settings",
-        caption=_caption(known, table),
+        caption=_caption(shares, table),
         dark=dark,
         height=190 + 84 * len(names),
     )
     return FigureData(figure, table.set_index("setting"))
 
 
-def _axis(one: Factor, numbers: list[int]) -> dict[str, Any]:
+def _axis(factor: Factor, numbers: list[int]) -> dict[str, Any]:
     """Return an axis with a place for each level; of many levels only every second, third ... is labelled."""
-    every = -(-len(one.levels) // _TICKS)
+    step = -(-len(factor.levels) // _TICKS)
     return {
-        "label": textwrap.shorten(one.name, 14, placeholder=" …"),
-        "values": [one.places[number] for number in numbers],
-        "range": [-0.15, len(one.levels) - 0.85],
-        "tickvals": list(range(len(one.levels)))[::every],
-        "ticktext": [textwrap.shorten(words, 22, placeholder=" …") for words in one.words[::every]],
+        "label": textwrap.shorten(factor.name, 14, placeholder=" …"),
+        "values": [factor.places[number] for number in numbers],
+        "range": [-0.15, len(factor.levels) - 0.85],
+        "tickvals": list(range(len(factor.levels)))[::step],
+        "ticktext": [textwrap.shorten(words, 22, placeholder=" …") for words in factor.words[::step]],
     }
 
 
-def _share(one: Factor, sweep: Sweep) -> float:
-    known = [number for number, score in enumerate(sweep.outcomes["score"]) if math.isfinite(score)]
+def _share(factor: Factor, sweep: Sweep) -> float:
+    numbers = [number for number, score in enumerate(sweep.outcomes["score"]) if math.isfinite(score)]
     share = variance_explained(
-        [one.places[number] for number in known], [sweep.outcomes["score"][number] for number in known]
+        [factor.places[number] for number in numbers], [sweep.outcomes["score"][number] for number in numbers]
     )[0]
     return 0.0 if math.isnan(share) else share
 
@@ -190,23 +192,23 @@ def _p(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
-def _caption(known: DataFrame, table: DataFrame) -> str:
+def _caption(shares: DataFrame, table: DataFrame) -> str:
     """Describe the setting that explains most of each outcome, the method, and settings without a result."""
-    most = known.loc[known.groupby("outcome", sort=False)["share"].idxmax()]
+    largest_rows = shares.loc[shares.groupby("outcome", sort=False)["share"].idxmax()]
     parts = "; ".join(
         f"of {row['outcome']} {row['setting']}, {100 * row['share']:.0f} % ({_p(row['p'])})"
-        for _, row in most.iterrows()
+        for _, row in largest_rows.iterrows()
     )
-    along = {row["setting"]: row["along"] for _, row in known.iterrows() if row["along"]}
-    own = list(dict.fromkeys(table[table["share"].isna()]["setting"]))
-    absent = [outcome.word for outcome in OUTCOMES.values() if outcome.word not in set(table["outcome"])]
+    dependents = {row["setting"]: row["along"] for _, row in shares.iterrows() if row["along"]}
+    unshared_settings = list(dict.fromkeys(table[table["share"].isna()]["setting"]))
+    absent_outcomes = [outcome.word for outcome in OUTCOMES.values() if outcome.word not in set(table["outcome"])]
     sentences = [
-        f"Setting that explains most of the variance between {known['runs'].max()} runs: {parts}.",
+        f"Setting that explains most of the variance between {shares['runs'].max()} runs: {parts}.",
         "A share is the variance between the means of a setting's values divided by the total variance (η², one-way "
         "analysis of variance; p from the F test of each single setting). Settings that vary together explain the same "
         "variance, so shares need not add up.",
-        *(f"Settings that vary with {name}: {others}." for name, others in along.items()),
-        f"No result, because every run has another value: {', '.join(own)}." if own else "",
-        f"The same in all runs, or not known: {', '.join(absent)}." if absent else "",
+        *(f"Settings that vary with {name}: {names}." for name, names in dependents.items()),
+        f"No result, because every run has another value: {', '.join(unshared_settings)}." if unshared_settings else "",
+        f"The same in all runs, or not known: {', '.join(absent_outcomes)}." if absent_outcomes else "",
     ]
     return " ".join(filter(None, sentences))

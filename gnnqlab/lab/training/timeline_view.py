@@ -42,25 +42,25 @@ def layer_timeline(
             f"nothing was recorded of layer {layer}, {direction}; launch with timeline_every=5, or choose one of the "
             f"layers {sorted(set(timeline['layer']))}"
         )
-    known = sorted(set(exchanges["epoch"]))
+    recorded_epochs = sorted(set(exchanges["epoch"]))
     if epoch is None:
         epoch = median_epoch(epoch_seconds(exchanges))
-    if epoch not in known:
-        raise ValueError(f"epoch must be one that was recorded, {known}, got {epoch}")
+    if epoch not in recorded_epochs:
+        raise ValueError(f"epoch must be one that was recorded, {recorded_epochs}, got {epoch}")
     parts = exchanges[exchanges["epoch"] == epoch]
     begin = parts["start_s"].min()  # comparable if all workers are on one machine
-    found = parts[["rank", "what", "peer"]].copy()
-    found["start (ms)"] = 1e3 * (parts["start_s"] - begin)  # seconds -> ms
-    found["end (ms)"] = 1e3 * (parts["end_s"] - begin)
-    found.insert(0, "epoch", epoch)
-    return found.sort_values(["rank", "start (ms)"], ignore_index=True)
+    table = parts[["rank", "what", "peer"]].copy()
+    table["start (ms)"] = 1e3 * (parts["start_s"] - begin)  # seconds -> ms
+    table["end (ms)"] = 1e3 * (parts["end_s"] - begin)
+    table.insert(0, "epoch", epoch)
+    return table.sort_values(["rank", "start (ms)"], ignore_index=True)
 
 
 def epoch_seconds(parts: DataFrame) -> Series:
     """Return the seconds from the first start to the last end of some parts of a timeline, by epoch."""
     by_epoch = parts.groupby("epoch")
-    took: Series = by_epoch["end_s"].max() - by_epoch["start_s"].min()
-    return took
+    seconds: Series = by_epoch["end_s"].max() - by_epoch["start_s"].min()
+    return seconds
 
 
 def median_epoch(took: Series) -> int:
@@ -73,8 +73,8 @@ def common_epoch(each: Sequence[Series]) -> int | None:
     import pandas as pd
 
     # Relative to each run's median, so that a slow run does not decide alone.
-    together = pd.concat([took / took.median() for took in each], axis=1, join="inner").sum(axis=1)
-    return median_epoch(together) if len(together) else None
+    relative_lengths = pd.concat([seconds / seconds.median() for seconds in each], axis=1, join="inner").sum(axis=1)
+    return median_epoch(relative_lengths) if len(relative_lengths) else None
 
 
 def shown_layer(timeline: DataFrame) -> int | None:
@@ -102,9 +102,9 @@ def hidden_share(timeline: DataFrame) -> float:
     spans = transfers.groupby(place).agg(start=("start_s", "min"), end=("end_s", "max"))
     waits = timeline[timeline["what"] == "wait"].copy()
     waits["seconds"] = waits["end_s"] - waits["start_s"]
-    waited = waits.groupby(place)["seconds"].sum().reindex(spans.index, fill_value=0.0)
+    wait_seconds = waits.groupby(place)["seconds"].sum().reindex(spans.index, fill_value=0.0)
     under_way = (spans["end"] - spans["start"]).sum()
-    return max(0.0, 1.0 - float(waited.sum() / under_way)) if under_way > 0 else 0.0
+    return max(0.0, 1.0 - float(wait_seconds.sum() / under_way)) if under_way > 0 else 0.0
 
 
 def exposed_table(timeline: DataFrame) -> DataFrame:
@@ -129,32 +129,32 @@ def exposed_table(timeline: DataFrame) -> DataFrame:
 
     rows = {}
     for rank in sorted(set(timeline["rank"])):
-        mine = timeline[timeline["rank"] == rank]
-        transfers = _union(_spans(mine, "transfer"))  # concurrent transfers count once
-        total, exposed = _length(transfers), _length(_common(transfers, _union(_spans(mine, "wait"))))
-        rows[f"worker {rank}"] = [1e3 * total, 1e3 * exposed, 1e3 * (total - exposed)]
+        worker_rows = timeline[timeline["rank"] == rank]
+        transfers = _union(_spans(worker_rows, "transfer"))  # concurrent transfers count once
+        total_s, exposed_s = _length(transfers), _length(_common(transfers, _union(_spans(worker_rows, "wait"))))
+        rows[f"worker {rank}"] = [1e3 * total_s, 1e3 * exposed_s, 1e3 * (total_s - exposed_s)]
     return pd.DataFrame.from_dict(rows, orient="index", columns=["under way", "exposed", "hidden"]).rename_axis("ms")
 
 
-def _spans(timeline: DataFrame, what: str) -> _Spans:
-    some = timeline[timeline["what"] == what]
-    return list(zip(some["start_s"].tolist(), some["end_s"].tolist()))
+def _spans(timeline: DataFrame, activity: str) -> _Spans:
+    rows = timeline[timeline["what"] == activity]
+    return list(zip(rows["start_s"].tolist(), rows["end_s"].tolist()))
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> _Spans:
-    found: _Spans = []
+    union: _Spans = []
     for start, end in sorted(spans):  # by start, so only the last span found can overlap
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if union and start <= union[-1][1]:
+            union[-1] = union[-1][0], max(union[-1][1], end)
         else:
-            found.append((start, end))
-    return found
+            union.append((start, end))
+    return union
 
 
-def _common(one: _Spans, other: _Spans) -> _Spans:
+def _common(left: _Spans, right: _Spans) -> _Spans:
     """Return the intersection of two unions of spans."""
-    shared = ((max(a, c), min(b, d)) for a, b in one for c, d in other)  # empty intersections have start >= end
-    return [(start, end) for start, end in shared if start < end]
+    overlaps = ((max(a, c), min(b, d)) for a, b in left for c, d in right)  # empty intersections have start >= end
+    return [(start, end) for start, end in overlaps if start < end]
 
 
 def _length(spans: _Spans) -> float:
@@ -191,33 +191,35 @@ def timeline_chart(
 
     if not timelines:
         raise ValueError("a figure needs at least one timeline, got none; pass {label: run.timeline}")
-    each = [epoch_seconds(_exchange_of(timeline, layer, direction)) for timeline in timelines.values()]
-    shown_epoch = common_epoch(each) if epoch is None else epoch
+    epoch_lengths = [epoch_seconds(_exchange_of(timeline, layer, direction)) for timeline in timelines.values()]
+    shown_epoch = common_epoch(epoch_lengths) if epoch is None else epoch
     frames = {
         label: layer_timeline(timeline, layer=layer, direction=direction, epoch=shown_epoch)
         for label, timeline in timelines.items()
     }
     epochs = {label: int(frame["epoch"].iloc[0]) for label, frame in frames.items()}
-    same = len(set(epochs.values())) == 1  # then the title names the epoch, else each panel
+    same_epoch = len(set(epochs.values())) == 1  # then the title names the epoch, else each panel
     workers = max(frame["rank"].nunique() for frame in frames.values())
     height = 170 + len(frames) * (80 + 44 * workers)  # pixels: two lanes per worker in each panel
     gap = 64 / (height - 176)  # room for the tick labels of one panel and the title of the next
-    charts = {label if same else f"{label}, epoch {epochs[label]}": _exchange(frame) for label, frame in frames.items()}
+    charts = {
+        label if same_epoch else f"{label}, epoch {epochs[label]}": _exchange(frame) for label, frame in frames.items()
+    }
     words = []
     for label, frame in frames.items():
-        waited = frame[frame["what"] == "wait"]
-        mean = float((waited["end (ms)"] - waited["start (ms)"]).sum()) / max(frame["rank"].nunique(), 1)
-        when = "" if same else f" in epoch {epochs[label]}"
-        words.append(f"{label} takes {frame['end (ms)'].max():.3g} ms{when}, of which a worker waits {mean:.3g} ms")
-    what = f"Layer {layer + 1}, {direction}" + (f", epoch {next(iter(epochs.values()))}" if same else "")
+        wait_rows = frame[frame["what"] == "wait"]
+        mean = float((wait_rows["end (ms)"] - wait_rows["start (ms)"]).sum()) / max(frame["rank"].nunique(), 1)
+        moment = "" if same_epoch else f" in epoch {epochs[label]}"
+        words.append(f"{label} takes {frame['end (ms)'].max():.3g} ms{moment}, of which a worker waits {mean:.3g} ms")
+    subject = f"Layer {layer + 1}, {direction}" + (f", epoch {next(iter(epochs.values()))}" if same_epoch else "")
     figure = panels(
         charts,
         rows=len(charts),
         share_x=same_scale,
         gap=min(gap, 0.9 / max(len(frames) - 1, 1)),
         dark=dark,
-        title=f"{what}: computation and waits",
-        caption=f"{what}, one exchange on all workers: {'; '.join(words)}.",
+        title=f"{subject}: computation and waits",
+        caption=f"{subject}, one exchange on all workers: {'; '.join(words)}.",
         height=height,
         legend_below=True,
     )
@@ -233,11 +235,11 @@ def _exchange_of(timeline: DataFrame, layer: int, direction: str) -> DataFrame:
 def _exchange(frame: DataFrame) -> Figure:
     """Draw the two lanes of each worker."""
     spans: dict[str, Any] = {"start": "start (ms)", "end": "end (ms)", "lane": "lane", "by": "what"}
-    own = frame.assign(lane=[f"worker {rank}" for rank in frame["rank"]])
-    figure = lanes(own, names=ACTIVITY_NAMES, styles=ACTIVITY_STYLES, **spans)
+    rows = frame.assign(lane=[f"worker {rank}" for rank in frame["rank"]])
+    figure = lanes(rows, names=ACTIVITY_NAMES, styles=ACTIVITY_STYLES, **spans)
     return lanes(
         # Second lane of each worker: transfers to it.
-        own.assign(lane=own["lane"] + " · wire", sender=[f"from worker {peer}" for peer in frame["peer"]]),
+        rows.assign(lane=rows["lane"] + " · wire", sender=[f"from worker {peer}" for peer in frame["peer"]]),
         width=0.3,
         opacity=0.6,
         names={"transfer": "bytes under way"},

@@ -74,53 +74,53 @@ def trace_events(timeline: DataFrame, records: DataFrame, *, epoch: int | None =
     Raises:
         ValueError: if nothing, or not that epoch, was recorded.
     """
-    chosen = recorded_epoch(timeline, epoch)
-    epochs = [chosen] if epoch is not None else sorted(set(timeline["epoch"]))
+    chosen_epoch = recorded_epoch(timeline, epoch)
+    epochs = [chosen_epoch] if epoch is not None else sorted(set(timeline["epoch"]))
     # (epoch, rank) -> record.
     of_epoch = {(int(row["epoch"]), int(row["rank"])): row for row in records.to_dict("records")}
     slices: list[Event] = []
     arrows: list[Event] = []
     zero = 0.0
     for number in epochs:
-        some = [*_parts(timeline[timeline["epoch"] == number], zero)]
-        for rank in sorted({part["pid"] for part in some}):
+        parts = [*_parts(timeline[timeline["epoch"] == number], zero)]
+        for rank in sorted({part["pid"] for part in parts}):
             slices += _layer_slices(
-                [part for part in some if part["pid"] == rank], number, of_epoch.get((number, rank), {})
+                [part for part in parts if part["pid"] == rank], number, of_epoch.get((number, rank), {})
             )
-        slices += some
-        arrows += _arrows(some, first=len(arrows) // 2)  # ids continue, with two events per arrow
+        slices += parts
+        arrows += _arrows(parts, first_id=len(arrows) // 2)  # ids continue, with two events per arrow
         # The next epoch begins after the end of this one.
-        zero = max(part["ts"] + part["dur"] for part in some) + _GAP_US
+        zero = max(part["ts"] + part["dur"] for part in parts) + _GAP_US
     return [*_names(slices), *slices, *arrows]
 
 
 def _parts(timeline: DataFrame, zero: float) -> Iterable[Event]:
     """Yield a slice for each part; slices of one thread do not overlap."""
     begin = timeline["start_s"].min()
-    free: dict[tuple[int, int], float] = {}  # (worker, thread) -> end of its last slice
+    end_by_thread: dict[tuple[int, int], float] = {}  # (worker, thread) -> end of its last slice
     columns = ["epoch", "layer", "direction", "rank", "what", "peer", "start_s", "end_s"]
     rows = timeline.assign(round=timeline["round"] if "round" in timeline.columns else 0)[[*columns, "round"]]
     for row in rows.sort_values(["start_s", "end_s"], kind="stable").to_dict("records"):
         thread = THREADS[_THREAD_OF.get(row["what"], "messages")]
         start, end = zero + 1e6 * (row["start_s"] - begin), zero + 1e6 * (row["end_s"] - begin)
         # A concurrent transfer takes the next thread that is free; viewers cannot show slices that overlap partly.
-        while free.get((row["rank"], thread), start) > start + 1e-3 and thread >= THREADS["wire"]:
+        while end_by_thread.get((row["rank"], thread), start) > start + 1e-3 and thread >= THREADS["wire"]:
             thread += 1
-        free[row["rank"], thread] = end
+        end_by_thread[row["rank"], thread] = end
         args = {name: row[name] for name in ("layer", "direction", "epoch", "round")}
         if row["peer"] >= 0:  # -1: no sender, or an unknown one
             args["sender"] = row["peer"]
         yield _slice(row["what"], "part", row["rank"], thread, start, end, args)
 
 
-def _layer_slices(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list[Event]:
+def _layer_slices(parts: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list[Event]:
     """Return the slice of an epoch, and inside it one slice per sequence of parts of one layer and direction."""
-    own = [part for part in mine if part["name"] != "transfer"]
-    if not own:
+    activities = [part for part in parts if part["name"] != "transfer"]
+    if not activities:
         return []
-    rank = own[0]["pid"]
+    rank = activities[0]["pid"]
     runs: list[list[Any]] = []
-    for part in own:
+    for part in activities:
         place = tuple(part["args"][name] for name in ("layer", "direction", "round"))
         end = part["ts"] + part["dur"]
         # Consecutive parts of one layer and direction are one slice.
@@ -130,32 +130,32 @@ def _layer_slices(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) 
             runs.append([place, part["ts"], end])
     # A slice ends where the next one starts, because slices of one thread must not overlap.
     turns = [
-        _slice(f"layer {layer + 1} {way}", "turn", rank, THREADS["schedule"], start, min(end, later),
+        _slice(f"layer {layer + 1} {way}", "turn", rank, THREADS["schedule"], start, min(end, next_start),
                {"layer": layer, "direction": way, "epoch": epoch, "round": number})
-        for ((layer, way, number), start, end), later in zip(runs, [*(run[1] for run in runs[1:]), float("inf")])
+        for ((layer, way, number), start, end), next_start in zip(runs, [*(run[1] for run in runs[1:]), float("inf")])
     ]  # fmt: skip
     # Value == value: without NaN, which JSON lacks.
-    whole = {"epoch": epoch, **{name: value for name, value in record.items() if value == value and name != "epoch"}}
-    last = max(part["ts"] + part["dur"] for part in own)
-    return [_slice(f"epoch {epoch}", "epoch", rank, THREADS["schedule"], own[0]["ts"], last, whole), *turns]
+    args = {"epoch": epoch, **{name: value for name, value in record.items() if value == value and name != "epoch"}}
+    last_end = max(part["ts"] + part["dur"] for part in activities)
+    return [_slice(f"epoch {epoch}", "epoch", rank, THREADS["schedule"], activities[0]["ts"], last_end, args), *turns]
 
 
-def _arrows(some: Sequence[Event], *, first: int) -> list[Event]:
+def _arrows(parts: Sequence[Event], *, first_id: int) -> list[Event]:
     """Return an arrow for each message whose post was recorded in the same epoch."""
     # (sender, layer, direction, round) -> its post.
-    posts = {(part["pid"], *_place(part)): part for part in some if part["name"] == "post"}
-    found: list[Event] = []
-    for part in some:
+    posts = {(part["pid"], *_place(part)): part for part in parts if part["name"] == "post"}
+    arrows: list[Event] = []
+    for part in parts:
         post = posts.get((part["args"].get("sender", -1), *_place(part))) if part["name"] == "transfer" else None
         end = part["ts"] + part["dur"]
         if post is None or post["ts"] > end:
             continue
-        shared = {"name": "message", "cat": "message", "id": first + len(found) // 2}
+        common_fields = {"name": "message", "cat": "message", "id": first_id + len(arrows) // 2}
         # An arrow ends at the slice that encloses its time, so it ends just before the end of the transfer.
-        inside = max(post["ts"], end - min(1.0, part["dur"] / 2))
-        found.append({**shared, "ph": "s", "pid": post["pid"], "tid": post["tid"], "ts": post["ts"]})
-        found.append({**shared, "ph": "f", "bp": "e", "pid": part["pid"], "tid": part["tid"], "ts": inside})
-    return found
+        arrow_end = max(post["ts"], end - min(1.0, part["dur"] / 2))
+        arrows.append({**common_fields, "ph": "s", "pid": post["pid"], "tid": post["tid"], "ts": post["ts"]})
+        arrows.append({**common_fields, "ph": "f", "bp": "e", "pid": part["pid"], "tid": part["tid"], "ts": arrow_end})
+    return arrows
 
 
 def _place(part: Event) -> tuple[Any, ...]:
@@ -164,17 +164,17 @@ def _place(part: Event) -> tuple[Any, ...]:
 
 def _names(slices: Sequence[Event]) -> list[Event]:
     words = {number: name for name, number in THREADS.items()}
-    found: list[Event] = []
+    events: list[Event] = []
     for rank in sorted({part["pid"] for part in slices}):
-        found.append({"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"worker {rank}"}})
-        found.append({"name": "process_sort_index", "ph": "M", "pid": rank, "args": {"sort_index": rank}})
+        events.append({"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"worker {rank}"}})
+        events.append({"name": "process_sort_index", "ph": "M", "pid": rank, "args": {"sort_index": rank}})
         for thread in sorted({part["tid"] for part in slices if part["pid"] == rank}):
             name = words.get(thread, f"wire ({thread - THREADS['wire'] + 1})")
-            found += [
+            events += [
                 {"name": "thread_name", "ph": "M", "pid": rank, "tid": thread, "args": {"name": name}},
                 {"name": "thread_sort_index", "ph": "M", "pid": rank, "tid": thread, "args": {"sort_index": thread}},
             ]
-    return found
+    return events
 
 
 def _slice(name: str, kind: str, rank: int, thread: int, start: float, end: float, args: Mapping[str, Any]) -> Event:

@@ -81,21 +81,21 @@ class Number(_Control):
         import ipywidgets as widgets
 
         super().__init__(name, knob, on_change)
-        whole = knob.whole
-        shared = {
+        is_whole = knob.whole
+        settings = {
             "description": knob.label, "tooltip": knob.help, "continuous_update": at_once, "readout": False,
             "layout": {"width": "300px"}, "style": {"description_width": _LABEL},
         }  # fmt: skip
         if knob.logarithmic:
             ends = {"min": math.log10(knob.least), "max": math.log10(knob.most)}
-            self.slider = widgets.FloatLogSlider(value=value, step=0.05, **ends, **shared)
+            self.slider = widgets.FloatLogSlider(value=value, step=0.05, **ends, **settings)
         else:
-            kind = widgets.IntSlider if whole else widgets.FloatSlider
-            self.slider = kind(value=value, min=knob.least, max=knob.most, step=step if whole else 0.01, **shared)
-        typed = widgets.IntText if whole else widgets.FloatText
+            kind = widgets.IntSlider if is_whole else widgets.FloatSlider
+            self.slider = kind(value=value, min=knob.least, max=knob.most, step=step if is_whole else 0.01, **settings)
+        box_class = widgets.IntText if is_whole else widgets.FloatText
         # The description is for screen readers only; the slider shows the label.
-        self.box = typed(
-            value, description=f"{knob.label}, exactly", tooltip=knob.help, step=1 if whole else 0.01,
+        self.box = box_class(
+            value, description=f"{knob.label}, exactly", tooltip=knob.help, step=1 if is_whole else 0.01,
             layout={"width": "84px"}, style={"description_width": "0px"},
         )  # fmt: skip
         self.slider.observe(self._on_slide, names="value")

@@ -162,8 +162,8 @@ class TunerModel:
         place = self._place(system)
         # The panel's thread and a cell must share one probe. Timing takes seconds, so it runs without the lock.
         with nullcontext() if launched else self._probe_lock:
-            known = self._probes.get(place)
-            if known is None or (launched and not known.timing.launched):
+            known_probe = self._probes.get(place)
+            if known_probe is None or (launched and not known_probe.timing.launched):
                 config = configure(self.source, system=self._probe_system(system), **self._run_arguments(self.settings))
                 self._probes[place] = self._make_probe(config, epochs=_TRACED, launched=launched)
                 if place != self._place("vanilla"):
@@ -178,14 +178,14 @@ class TunerModel:
 
     def _probe_system(self, system: str | None = None) -> System:
         """Return Vanilla with those parts of a system that a probe depends on."""
-        current = self.settings
-        settings = current.system_settings if system in (None, current.system) else {}
-        return with_probed_parts(make_system("vanilla"), make_system(system or current.system, **settings))
+        position = self.settings
+        settings = position.system_settings if system in (None, position.system) else {}
+        return with_probed_parts(make_system("vanilla"), make_system(system or position.system, **settings))
 
     def update_error(self) -> None:
         """Update the error of predictions from all finished runs."""
-        found = self.find_probe()
-        self._probes[self._place()] = replace(found, error=median_error(found.compare_with_runs()["error"]))
+        known_probe = self.find_probe()
+        self._probes[self._place()] = replace(known_probe, error=median_error(known_probe.compare_with_runs()["error"]))
         self._fronts.clear()  # fronts must be drawn again with the new error
 
     # -- predictions ----------------------------------------------------------------------------------------------
@@ -193,11 +193,11 @@ class TunerModel:
     @property
     def forecast(self) -> Forecast:
         """Prediction for this position."""
-        current = self.settings
-        if current.assigns:
-            return replace(self.forecast_for(current.lam), period=current.period)
-        found = self.find_probe().forecast(system=current.system, **current.system_settings)
-        return replace(found, vanilla_s=self.vanilla.epoch_s)
+        settings = self.settings
+        if settings.assigns:
+            return replace(self.forecast_for(settings.lam), period=settings.period)
+        forecast = self.find_probe().forecast(system=settings.system, **settings.system_settings)
+        return replace(forecast, vanilla_s=self.vanilla.epoch_s)
 
     @property
     def vanilla(self) -> Forecast:
@@ -224,12 +224,12 @@ class TunerModel:
     @property
     def bound_per_layer(self) -> dict[int, float]:
         """Layer -> bound of the gradient's variance (Theorem 3), summed over its weights; empty if not traced."""
-        found: dict[int, float] = {}
+        bounds: dict[int, float] = {}
         for name, bound in self.forecast.bounds.items():
             # Names of weights begin with the number of their layer.
             layer = int(re.match(r"\d+", name)[0]) if re.match(r"\d+", name) else 0  # type: ignore[index]
-            found[layer] = found.get(layer, 0.0) + bound
-        return dict(sorted(found.items()))
+            bounds[layer] = bounds.get(layer, 0.0) + bound
+        return dict(sorted(bounds.items()))
 
     @property
     def speedup(self) -> tuple[float, float | None]:
@@ -245,24 +245,24 @@ class TunerModel:
     @property
     def stale_loss(self) -> float:
         """Mean relative excess of the assigner's objective with stale bit-widths over a period; 0.1 is 10 %."""
-        current = self.settings
-        if not current.assigns:
+        settings = self.settings
+        if not settings.assigns:
             return 0.0
         if self._front_key not in self._drifts:
             drift = self.find_probe().drift(
-                lam=_DRIFT_LAM, group_size=current.group_size, bit_widths=current.bit_widths
+                lam=_DRIFT_LAM, group_size=settings.group_size, bit_widths=settings.bit_widths
             )
             self._drifts[self._front_key] = drift
-        return self._drifts[self._front_key].mean_loss(current.period)
+        return self._drifts[self._front_key].mean_loss(settings.period)
 
     @property
     def sentence(self) -> str:
         """Prediction in words."""
         forecast = self.forecast
-        faster, spread = self.speedup
-        about = "" if spread is None else f" (± {spread:.1g})"
+        speedup, spread = self.speedup
+        spread_text = "" if spread is None else f" (± {spread:.1g})"
         words = [
-            f"predicted {faster:.2f}×{about} Vanilla: {1e3 * forecast.epoch_s:.1f} ms per epoch instead of "
+            f"predicted {speedup:.2f}×{spread_text} Vanilla: {1e3 * forecast.epoch_s:.1f} ms per epoch instead of "
             f"{1e3 * forecast.vanilla_s:.1f}",
             f"mean bit-width {forecast.mean_bits:.2f}, {forecast.bytes_sent / 1e6:.2f} MB per epoch",
         ]
@@ -281,22 +281,22 @@ class TunerModel:
     @property
     def position(self) -> str:
         """System and settings in words."""
-        current = self.settings
-        if current.system == "adaqp":
-            return f"λ {current.lam:g}, groups of {current.group_size}"
+        position = self.settings
+        if position.system == "adaqp":
+            return f"λ {position.lam:g}, groups of {position.group_size}"
         settings = ", ".join(
-            f"{knob.label} {current.value(name)}" for name, knob in current.knobs.items() if knob.setting
+            f"{knob.label} {position.value(name)}" for name, knob in position.knobs.items() if knob.setting
         )
-        return f"{current.system}{', ' if settings else ''}{settings}"
+        return f"{position.system}{', ' if settings else ''}{settings}"
 
     @property
     def title(self) -> str:
         """Graph, workers, link and model in one line."""
-        current, graph = self.settings, self.graph
-        hosts = "one machine" if current.link == LOOPBACK else f"2 hosts · link {current.link} (emulated)"
+        settings, graph = self.settings, self.graph
+        hosts = "one machine" if settings.link == LOOPBACK else f"2 hosts · link {settings.link} (emulated)"
         return (
-            f"{graph.name} · {graph.num_nodes:,} nodes · {current.workers} workers on {hosts} · {current.model}, "
-            f"{current.layers} layers × {current.hidden}"
+            f"{graph.name} · {graph.num_nodes:,} nodes · {settings.workers} workers on {hosts} · {settings.model}, "
+            f"{settings.layers} layers × {settings.hidden}"
         )
 
     def to_frame(self) -> DataFrame:
@@ -324,15 +324,15 @@ class TunerModel:
     def to_code(self) -> str:
         """Return Python code that launches the same training."""
         source = self.config.graph
-        current = self.settings
-        default = {knob.setting: knob.default for knob in current.knobs.values()}
+        position = self.settings
+        default = {knob.setting: knob.default for knob in position.knobs.values()}
         # Steerable settings are always listed, so that the code shows what a run can change.
-        own = {
+        system_arguments = {
             name: value
-            for name, value in current.system_settings.items()
-            if name in current.steerable or value != default[name]
+            for name, value in position.system_settings.items()
+            if name in position.steerable or value != default[name]
         }
-        settings = {"system": current.system, **self._run_arguments(current), **own}
+        settings = {"system": position.system, **self._run_arguments(position), **system_arguments}
         words = [f"{name}={value!r}" for name, value in settings.items()]
         lines, line = [], "   "
         for word in words:
@@ -351,15 +351,15 @@ class TunerModel:
     @property
     def _front_settings(self) -> dict[str, Any]:
         """Settings that a front depends on: all but λ, and the period, which affects only epochs with assignment."""
-        current = self.settings
-        if not current.assigns:
+        settings = self.settings
+        if not settings.assigns:
             return {"system": "adaqp"}
-        others = {
+        other_settings = {
             name: value
-            for name, value in current.system_settings.items()
+            for name, value in settings.system_settings.items()
             if name not in ("lam", "period", "bit_widths")
         }
-        return {"system": current.system, "bit_widths": current.bit_widths, **others}
+        return {"system": settings.system, "bit_widths": settings.bit_widths, **other_settings}
 
 
 def format_power(number: float) -> str:

@@ -59,15 +59,15 @@ class TunerPanel:
         self.access = make_access()
         self.figure = FigureView(draw_tuner(self._shown), width=PAGE)
         self.access.observe(self._recolour, names="dark")
-        right = [self.controls[name].widget for name in ("workers", "layers", "hidden", "model", "link")]
+        place_widgets = [self.controls[name].widget for name in ("workers", "layers", "hidden", "model", "link")]
         buttons = widgets.HBox([self.train, self.stop, self.reset, self.show_code])
         # Knobs are next to the figure on a wide page, so that both are in view; above it on a narrow one.
-        knobs = widgets.HBox([self.own, widgets.VBox(right)], layout={"flex_flow": "row wrap"})
-        left = widgets.VBox([buttons, self.status, knobs], layout={"flex": "1 1 400px", "min_width": "0px"})
-        shown = widgets.VBox([self.words, self.figure.widget], layout={"flex": "100 1 620px", "min_width": "0px"})
-        shown.add_class("gnnqlab-room")
-        whole = widgets.HBox([left, shown], layout={"flex_flow": "row wrap"})
-        self.box = widgets.VBox([self.title, whole, self.code, self.access])
+        knobs = widgets.HBox([self.own, widgets.VBox(place_widgets)], layout={"flex_flow": "row wrap"})
+        left_box = widgets.VBox([buttons, self.status, knobs], layout={"flex": "1 1 400px", "min_width": "0px"})
+        right_box = widgets.VBox([self.words, self.figure.widget], layout={"flex": "100 1 620px", "min_width": "0px"})
+        right_box.add_class("gnnqlab-room")
+        columns = widgets.HBox([left_box, right_box], layout={"flex_flow": "row wrap"})
+        self.box = widgets.VBox([self.title, columns, self.code, self.access])
         self._update_words()
         self.updater.request()  # in a thread, because the traced epochs would delay the controls
 
@@ -76,18 +76,18 @@ class TunerPanel:
     def _make_controls(self) -> None:
         import ipywidgets as widgets
 
-        current, on_change = self.model.settings, self._on_change
+        settings, on_change = self.model.settings, self._on_change
 
         def place(name: str, step: float = 1) -> Number:
-            return Number(name, PLACE[name], current.value(name), on_change, step=step, at_once=False)
+            return Number(name, PLACE[name], settings.value(name), on_change, step=step, at_once=False)
 
         self._place_controls: dict[str, Any] = {
             "workers": place("workers"),
             "layers": place("layers"),
             "hidden": place("hidden", step=8),
-            "model": ChoiceControl("model", PLACE["model"], current.model, on_change, sorted(MODELS)),
-            "link": ChoiceControl("link", PLACE["link"], current.link, on_change, LINKS),
-            "system": ChoiceControl("system", _SYSTEM, current.system, on_change, sorted(SYSTEMS)),
+            "model": ChoiceControl("model", PLACE["model"], settings.model, on_change, sorted(MODELS)),
+            "link": ChoiceControl("link", PLACE["link"], settings.link, on_change, LINKS),
+            "system": ChoiceControl("system", _SYSTEM, settings.system, on_change, sorted(SYSTEMS)),
         }
         self._own: dict[str, Any] = {}
         self.own = widgets.VBox()
@@ -111,17 +111,17 @@ class TunerPanel:
 
     def _make_own(self) -> None:
         """Replace the controls of the previous system by those of the current one."""
-        current, previous = self.model.settings, self._own
-        self._system = current.system
+        settings, previous_controls = self.model.settings, self._own
+        self._system = settings.system
         self._own = {
-            name: control_of(name, knob, current.value(name), self._on_change)
-            for name, knob in knobs_of(current.system).items()
+            name: control_of(name, knob, settings.value(name), self._on_change)
+            for name, knob in knobs_of(settings.system).items()
         }
         self.controls: dict[str, Any] = {**self._own, **self._place_controls}
         """All controls on the screen, by the names of their knobs."""
         widgets_of_system = [control.widget for control in (self._place_controls["system"], *self._own.values())]
-        self.own.children = [*widgets_of_system, *([self._presets] if current.assigns else [])]
-        for control in previous.values():
+        self.own.children = [*widgets_of_system, *([self._presets] if settings.assigns else [])]
+        for control in previous_controls.values():
             _close(control.widget)
 
     def _on_change(self, name: str, value: Any) -> None:
@@ -150,18 +150,18 @@ class TunerPanel:
 
     def _show_position(self) -> None:
         """Set all controls to the model's position; the updater draws the rest."""
-        current = self.model.settings
-        if current.system != self._system:
+        settings = self.model.settings
+        if settings.system != self._system:
             self._make_own()
         for name, control in self.controls.items():
             control.refuse("")
-            control.show(getattr(current, name))  # without a call back
-        fitting = (
+            control.show(getattr(settings, name))  # without a call back
+        preset_names = (
             name
             for name, knobs in PRESETS.items()
-            if current.assigns and all(getattr(current, key) == value for key, value in knobs.items())
+            if settings.assigns and all(getattr(settings, key) == value for key, value in knobs.items())
         )
-        self.preset.value = next(fitting, _AS_SET)
+        self.preset.value = next(preset_names, _AS_SET)
         self._changed_at_s, self._is_steered, self._trouble = time.monotonic(), False, ""
         self.updater.request()
 
@@ -169,12 +169,12 @@ class TunerPanel:
         self.code.layout.display = "none" if self.code.layout.display is None else None
         self.updater.request()
 
-    def _in_background(self, what: Any, words: str) -> None:
+    def _in_background(self, action: Any, words: str) -> None:
         """Launch or stop in a thread, which takes seconds; a callback must return at once."""
 
         def work() -> None:
             try:
-                what()
+                action()
             except Exception as error:  # any reason is shown on the screen
                 self._trouble = str(error)
             self._starting = ""
@@ -207,11 +207,11 @@ class TunerPanel:
         if not self.model.is_probed:
             self.words.value = '<p role="status">A few epochs are traced in this process …</p>'
         # Without the front, if its eleven forecasts are not cached.
-        shown = TunerNumbers.from_model(self.model, measurement=self.session.measurement, front=self.model.has_front)
+        numbers = TunerNumbers.from_model(self.model, measurement=self.session.measurement, front=self.model.has_front)
         if self.model.settings is not settings:
             self.updater.request()  # the position changed meanwhile, so this drawing is out of date
             return None
-        self._show(shown)
+        self._show(numbers)
         for lam in LAMS:
             if self.updater.is_requested or self.model.has_front:
                 break
@@ -225,24 +225,26 @@ class TunerPanel:
 
     def _only_words(self) -> bool:
         """Return True if no knob has changed, and the epochs of the run were drawn a moment ago."""
-        now = time.monotonic()
-        recent = self.session.under_way and self._drawn_at_s > self._changed_at_s and now - self._drawn_at_s < _FIGURE_S
-        self._drawn_at_s = self._drawn_at_s if recent else now
-        return recent
+        now_s = time.monotonic()
+        is_recent = (
+            self.session.under_way and self._drawn_at_s > self._changed_at_s and now_s - self._drawn_at_s < _FIGURE_S
+        )
+        self._drawn_at_s = self._drawn_at_s if is_recent else now_s
+        return is_recent
 
-    def _show(self, shown: TunerNumbers) -> None:
+    def _show(self, numbers: TunerNumbers) -> None:
         with self._lock:
-            self._shown = shown
-            self.figure.change(values(shown), caption=shown.caption)
+            self._shown = numbers
+            self.figure.change(values(numbers), caption=numbers.caption)
             self._update_words()
 
     def _update_words(self) -> None:
         """Update status lines, tiles and buttons, which is cheap."""
-        live = self.session.under_way
-        refused = [control.knob.label for control in self.controls.values() if control.is_refused]
-        self.train.disabled = live or bool(self._starting or refused)
-        self.train.tooltip = f"Correct these settings first: {', '.join(refused)}" if refused else _TRAIN
-        self.stop.disabled = not live
+        is_training = self.session.under_way
+        refused_labels = [control.knob.label for control in self.controls.values() if control.is_refused]
+        self.train.disabled = is_training or bool(self._starting or refused_labels)
+        self.train.tooltip = f"Correct these settings first: {', '.join(refused_labels)}" if refused_labels else _TRAIN
+        self.stop.disabled = not is_training
         if self.model.is_probed:
             self.title.value = f"<b>{html.escape(self.model.title)}</b>"
             self.words.value = tiles_html(self.model)
@@ -253,15 +255,15 @@ class TunerPanel:
 
     def _serve_run(self) -> float | None:
         """Once knobs rest, send their changes to the run or time launched runs; return the next delay in seconds."""
-        rested = time.monotonic() - self._changed_at_s
+        rest_s = time.monotonic() - self._changed_at_s
         if self.session.under_way:
-            if not self._is_steered and rested >= _REST_S:
+            if not self._is_steered and rest_s >= _REST_S:
                 self._is_steered = True
                 self.session.steer()
             return _LIVE_S
         if self._measure and not self.model.is_timed and not self._is_timing:
-            if rested < 3 * _REST_S:  # a timing takes processor time, so it waits until knobs rest
-                return 3 * _REST_S - rested + 0.01
+            if rest_s < 3 * _REST_S:  # a timing takes processor time, so it waits until knobs rest
+                return 3 * _REST_S - rest_s + 0.01
             self._is_timing = True
             threading.Thread(target=self._time_place, daemon=True).start()
         return None
@@ -289,6 +291,6 @@ def _button(name: str, icon: str, tooltip: str) -> Any:
     return widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "100px"})
 
 
-def _line(words: str, *more: str) -> str:
+def _line(words: str, *fragments: str) -> str:
     style = "max-width:70em;margin:4px 2px;line-height:1.5"
-    return f'<p role="status" style="{style}">{html.escape(words)}{"".join(more)}</p>'
+    return f'<p role="status" style="{style}">{html.escape(words)}{"".join(fragments)}</p>'

@@ -45,27 +45,27 @@ class OwnRecords:
 
     def poll(self) -> bool:
         """Read new records; return True if there were any."""
-        found = self._lines.poll()
-        for record in found:
+        records = self._lines.poll()
+        for record in records:
             self.epochs.append(record["epoch"])
             # Assignment is rare, and not part of a forecast.
             self.epoch_s.append(record["epoch_s"] - record.get("assign_s", 0.0))
             self.ended_s.append(record["time_s"])
             if record["val_score"] is not None:
                 self.score = record["val_score"]
-        return bool(found)
+        return bool(records)
 
     def remaining_s(self, epochs: int) -> float | None:
         """Return the estimated seconds of the remaining epochs, from the mean of the last ten."""
-        recent = self.ended_s[-11:]  # eleven ends: ten epochs
-        if len(recent) < 2:
+        recent_ends = self.ended_s[-11:]  # eleven ends: ten epochs
+        if len(recent_ends) < 2:
             return None
-        return (epochs - len(self.epochs)) * (recent[-1] - recent[0]) / (len(recent) - 1)
+        return (epochs - len(self.epochs)) * (recent_ends[-1] - recent_ends[0]) / (len(recent_ends) - 1)
 
     def median_s(self, since: int = 0) -> float | None:
         """Return the median epoch time from epoch ``since`` on, without the first ones."""
-        measured = self.epoch_s[max(_SETTLING, since) :]
-        return statistics.median(measured) if measured else None
+        measured_s = self.epoch_s[max(_SETTLING, since) :]
+        return statistics.median(measured_s) if measured_s else None
 
 
 class TunerSession:
@@ -135,18 +135,18 @@ class TunerSession:
 
         Another system, number of workers, model, depth, size or link takes effect in the next run.
         """
-        current, launched = self.model.settings, self._settings
+        settings, launched_settings = self.model.settings, self._settings
         # Settings that a running system can change, where they differ from those of the run.
         changes = {
             name: value
-            for name, value in (current.steerable if current.system == launched.system else {}).items()
-            if value != launched.system_settings[name]
+            for name, value in (settings.steerable if settings.system == launched_settings.system else {}).items()
+            if value != launched_settings.system_settings[name]
         }
         if not changes or self.run is None or not self.under_way:
             return {}
         self.run.control(**changes)
-        forecast = self.model.forecast if current.place == launched.place else None
-        self._settings = launched.changed(changes)
+        forecast = self.model.forecast if settings.place == launched_settings.place else None
+        self._settings = launched_settings.changed(changes)
         self._predicted_s = forecast.epoch_s if forecast else self._predicted_s
         # The next epoch may still run with the old settings, so it is not measured.
         self._since = len(self._records.epochs) + 2 if self._records else 0
@@ -158,9 +158,9 @@ class TunerSession:
 
         A run that trains follows some knobs a moment after they change.
         """
-        current, launched = self.model.settings, self._settings
-        return current == launched or (
-            self.under_way and current.system == launched.system and current.place == launched.place
+        settings, launched_settings = self.model.settings, self._settings
+        return settings == launched_settings or (
+            self.under_way and settings.system == launched_settings.system and settings.place == launched_settings.place
         )
 
     @property
@@ -171,16 +171,16 @@ class TunerSession:
         """
         if self.run is None or self._records is None:
             return None
-        found = self._poll_measurement()
-        return found if self.comparable else None
+        measurement = self._poll_measurement()
+        return measurement if self.comparable else None
 
     def _poll_measurement(self) -> Measurement:
         assert self.run is not None and self._records is not None
-        ended = self.run.status not in LIVE
+        has_ended = self.run.status not in LIVE
         self._records.poll()
-        if ended and self._phases is None and len(self._records.epochs) >= _FEWEST:  # once per run
-            found = read_epoch_time(self.run)
-            self._phases = {**found.phases, "wire": found.communication_s}
+        if has_ended and self._phases is None and len(self._records.epochs) >= _FEWEST:  # once per run
+            epoch_time = read_epoch_time(self.run)
+            self._phases = {**epoch_time.phases, "wire": epoch_time.communication_s}
             if self.model.is_timed:
                 self.model.update_error()
         records = self._records
@@ -206,18 +206,18 @@ class TunerSession:
         records.poll()
         status, epochs = run.status, run.config.train.epochs
         words = [f"run {run.id}", status, f"epoch {len(records.epochs)}/{epochs}"]
-        left = records.remaining_s(epochs)
+        left_s = records.remaining_s(epochs)
         if status in LIVE and not records.epochs:
             words.append(describe_activity(run.pulses))
         if not self.comparable:
             words.append("with other settings than the current ones")
-        if status in LIVE and left is not None:
-            words.append(f"{int(left) // 60:02d}:{int(left) % 60:02d} left")
+        if status in LIVE and left_s is not None:
+            words.append(f"{int(left_s) // 60:02d}:{int(left_s) % 60:02d} left")
         if records.score is not None:
             words.append(f"validation {100 * records.score:.1f} %")
         epoch_s = records.median_s(self._since)
-        if (faster := self.speedup) is not None and self._vanilla_s and self._predicted_s:
-            words.append(f"measured {faster:.2f}×, predicted {self._vanilla_s / self._predicted_s:.2f}× Vanilla")
+        if (speedup := self.speedup) is not None and self._vanilla_s and self._predicted_s:
+            words.append(f"measured {speedup:.2f}×, predicted {self._vanilla_s / self._predicted_s:.2f}× Vanilla")
         elif epoch_s is not None and self._predicted_s:
             words.append(f"measured {1e3 * epoch_s:.1f} ms per epoch, estimated {1e3 * self._predicted_s:.1f} ms")
         if run.errors:

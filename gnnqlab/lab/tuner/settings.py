@@ -104,12 +104,12 @@ def knobs_of(system: str) -> Mapping[str, Knob]:
 
 @functools.cache
 def _knobs(recipe: Recipe) -> Mapping[str, Knob]:
-    found = {}
+    knobs = {}
     for setting in settings_of(recipe):
         knob = _knob(setting)
         if knob is not None:
-            found[(setting.option or setting.name).replace("-", "_")] = knob
-    return found
+            knobs[(setting.option or setting.name).replace("-", "_")] = knob
+    return knobs
 
 
 def _knob(setting: Setting) -> Knob | None:
@@ -117,24 +117,24 @@ def _knob(setting: Setting) -> Knob | None:
     name = (setting.option or setting.name).replace("-", "_")
     label = _LABELS.get(name, name.replace("_", " ").capitalize())
     words = " ".join(setting.help.replace("``", "").split()).rstrip(".") or f"{label} of the system"
-    shared: dict[str, Any] = {"label": label, "setting": setting.name, "default": setting.default}
+    common_fields: dict[str, Any] = {"label": label, "setting": setting.name, "default": setting.default}
     if setting.kind is bool:
-        return Knob(kind="switch", help=words, **shared)
+        return Knob(kind="switch", help=words, **common_fields)
     if setting.many and setting.choices:
-        known = [each for each in setting.choices if each in OFFERED or each in setting.default]
-        text = f"{words}; at least one of {', '.join(map(str, known))}"
-        return Knob(kind="several", help=text, choices=tuple(known), **shared)
+        offered_widths = [each for each in setting.choices if each in OFFERED or each in setting.default]
+        text = f"{words}; at least one of {', '.join(map(str, offered_widths))}"
+        return Knob(kind="several", help=text, choices=tuple(offered_widths), **common_fields)
     if setting.many:
-        return Knob(kind="numbers", help=f"{words}; numbers separated by commas", **shared)
+        return Knob(kind="numbers", help=f"{words}; numbers separated by commas", **common_fields)
     if setting.choices:
-        return Knob(kind="choice", help=words, choices=setting.choices, **shared)
+        return Knob(kind="choice", help=words, choices=setting.choices, **common_fields)
     if setting.kind in (int, float):
         # A setting without bounds gets a slider around its default.
-        least = min(0, setting.default) if setting.low is None else setting.low
-        most = setting.high if setting.high is not None else _ENDS.get(name, max(1, _TIMES * setting.default))
-        text = f"{words}; {least:g} to {most:g}"
-        return Knob(help=text, least=least, most=most, whole=setting.kind is int, **shared)
-    return Knob(kind="text", help=words, **shared) if setting.kind is str else None
+        lower_end = min(0, setting.default) if setting.low is None else setting.low
+        upper_end = setting.high if setting.high is not None else _ENDS.get(name, max(1, _TIMES * setting.default))
+        text = f"{words}; {lower_end:g} to {upper_end:g}"
+        return Knob(help=text, least=lower_end, most=upper_end, whole=setting.kind is int, **common_fields)
+    return Knob(kind="text", help=words, **common_fields) if setting.kind is str else None
 
 
 GRAPH = "sbm:4000,4,20"
@@ -168,11 +168,13 @@ class TunerSettings:
 
     def __post_init__(self) -> None:
         defaults = {knob.setting: knob.default for knob in knobs_of(self.system).values()}
-        several = {knob.setting for knob in knobs_of(self.system).values() if knob.kind == "several"}
+        tuple_names = {knob.setting for knob in knobs_of(self.system).values() if knob.kind == "several"}
         settings = {**defaults, **self.system_settings}
         # Equal choices must compare equal, in whatever order they were ticked.
-        ordered = {name: tuple(sorted(set(settings[name]))) if name in several else settings[name] for name in settings}
-        object.__setattr__(self, "system_settings", ordered)
+        ordered_settings = {
+            name: tuple(sorted(set(settings[name]))) if name in tuple_names else settings[name] for name in settings
+        }
+        object.__setattr__(self, "system_settings", ordered_settings)
         for name, knob in self.knobs.items():
             knob.check(name, self.value(name))
         make_system(self.system, **self.system_settings)
@@ -238,14 +240,14 @@ class TunerSettings:
             changes = with_present_names(changes, settings_of(SYSTEMS[system]))
         place = {name: value for name, value in changes.items() if name in PLACE}
         names = {**{knob.setting: knob.setting for knob in knobs.values()}, **{n: k.setting for n, k in knobs.items()}}
-        unknown = sorted(set(changes) - set(names) - set(PLACE) - {"system"})
-        if unknown:
-            raise ValueError(f"knobs must be some of {sorted({'system', *knobs, *PLACE})}, got {unknown}")
+        unknown_names = sorted(set(changes) - set(names) - set(PLACE) - {"system"})
+        if unknown_names:
+            raise ValueError(f"knobs must be some of {sorted({'system', *knobs, *PLACE})}, got {unknown_names}")
         defaults = {knob.setting: knob.default for knob in knobs_of(self.system).values()}
         # Settings with one default in both recipes.
-        same = {knob.setting for knob in knobs.values() if defaults.get(knob.setting, _NONE) == knob.default}
+        common_names = {knob.setting for knob in knobs.values() if defaults.get(knob.setting, _NONE) == knob.default}
         settings = {
-            name: value for name, value in self.system_settings.items() if name in same or system == self.system
+            name: value for name, value in self.system_settings.items() if name in common_names or system == self.system
         }
         settings |= {names[name]: value for name, value in changes.items() if name in names}
         return dataclasses.replace(self, system=system, system_settings=settings, **place)

@@ -31,14 +31,14 @@ def tiles(model: TunerModel) -> list[Tile]:
     Args:
         model: model whose current graph, model and link were probed.
     """
-    forecast, (faster, spread) = model.forecast, model.speedup
-    about = "" if spread is None else f" (± {spread:.1g})"
+    forecast, (speedup, spread) = model.forecast, model.speedup
+    spread_text = "" if spread is None else f" (± {spread:.1g})"
     epochs = model.config.train.epochs  # of the whole training
-    found = [
+    headline_tiles = [
         Tile(
             name="Epoch" if model.is_timed else "Epoch, first estimate",
             value=_seconds(forecast.epoch_s),
-            note=f"predicted {faster:.2f}×{about} Vanilla, {_seconds(forecast.vanilla_s)}"
+            note=f"predicted {speedup:.2f}×{spread_text} Vanilla, {_seconds(forecast.vanilla_s)}"
             + ("" if model.is_timed else "; not timed yet"),
         ),
         Tile(
@@ -55,13 +55,13 @@ def tiles(model: TunerModel) -> list[Tile]:
     ]
     if bounds := model.bound_per_layer:
         by_layer = ", ".join(f"layer {layer + 1}: {format_power(bound)}" for layer, bound in bounds.items())
-        found.append(Tile(name="Bound of Theorem 3", value=format_power(sum(bounds.values())), note=by_layer))
+        headline_tiles.append(Tile(name="Bound of Theorem 3", value=format_power(sum(bounds.values())), note=by_layer))
     if model.settings.assigns and model.has_aging:
         period = model.settings.period
-        found.append(
+        headline_tiles.append(
             Tile(name="Stale bit-widths", value=f"{model.stale_loss:.0%}", note=f"worse, mean of {period} epochs")
         )
-    return found
+    return headline_tiles
 
 
 def _variance(forecast: Forecast) -> Tile:
@@ -74,7 +74,7 @@ def _variance(forecast: Forecast) -> Tile:
 
 def tiles_html(model: TunerModel) -> str:
     """Return the tiles in a row that wraps on a narrow page, and the assumptions of the prediction."""
-    each = [
+    fragments = [
         f'<div style="{_BOX}">'
         f'<div style="font-size:12px">{html.escape(tile.name)}</div>'
         '<div style="margin:0;font-size:19px;font-weight:600;line-height:1.35;white-space:nowrap">'
@@ -83,10 +83,10 @@ def tiles_html(model: TunerModel) -> str:
         for tile in tiles(model)
     ]
     # In groups of three, so that no tile is alone on a line: one row of six on a wide page, else two rows.
-    threes = "".join(
-        f'<div style="{_THREE}">{"".join(each[start : start + 3])}</div>' for start in range(0, len(each), 3)
+    groups = "".join(
+        f'<div style="{_THREE}">{"".join(fragments[start : start + 3])}</div>' for start in range(0, len(fragments), 3)
     )
-    row = f'<div style="display:flex;flex-wrap:wrap;gap:8px;margin:4px 2px">{threes}</div>'
+    row = f'<div style="display:flex;flex-wrap:wrap;gap:8px;margin:4px 2px">{groups}</div>'
     assumptions = model.forecast.assumes
     words = f'<p style="margin:0 2px">Assumes {html.escape(", ".join(assumptions))}.</p>' if assumptions else ""
     return f'<div role="status">{row}{words}</div>'

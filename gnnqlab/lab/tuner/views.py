@@ -177,66 +177,66 @@ def show_tuner(model: TunerModel, *, measurement: Measurement | None = None, dar
     return FigureData(draw_tuner(TunerNumbers.from_model(model, measurement=measurement), dark=dark), model.to_frame())
 
 
-def _front(shown: TunerNumbers) -> dict[str, Any]:
+def _front(numbers: TunerNumbers) -> dict[str, Any]:
     return {
-        "x": [1e3 * seconds for seconds in shown.front_s],
-        "y": [_positive(each) for each in shown.front_variance],
-        "customdata": list(shown.lams),
+        "x": [1e3 * seconds for seconds in numbers.front_s],
+        "y": [_positive(each) for each in numbers.front_variance],
+        "customdata": list(numbers.lams),
     }
 
 
-def _current_point(shown: TunerNumbers) -> dict[str, Any]:
-    known = shown.epoch_s is not None and shown.variance is not None
+def _current_point(numbers: TunerNumbers) -> dict[str, Any]:
+    is_known = numbers.epoch_s is not None and numbers.variance is not None
     return {
-        "x": [1e3 * shown.epoch_s] if known else [],  # type: ignore[operator]
-        "y": [_positive(shown.variance)] if known else [],
-        "customdata": [shown.lam] if known else [],
-        "hovertemplate": ("" if shown.lam is None else "λ %{customdata:.2f}: ") + _CURRENT_HOVER,
-        "textposition": f"middle {_side(shown)}",
+        "x": [1e3 * numbers.epoch_s] if is_known else [],  # type: ignore[operator]
+        "y": [_positive(numbers.variance)] if is_known else [],
+        "customdata": [numbers.lam] if is_known else [],
+        "hovertemplate": ("" if numbers.lam is None else "λ %{customdata:.2f}: ") + _CURRENT_HOVER,
+        "textposition": f"middle {_side(numbers)}",
     }
 
 
-def _side(shown: TunerNumbers) -> str:
+def _side(numbers: TunerNumbers) -> str:
     """Return the side of the point on which its label fits."""
-    if not shown.front_s or shown.epoch_s is None:
+    if not numbers.front_s or numbers.epoch_s is None:
         return "right"
-    return "right" if shown.epoch_s <= (min(shown.front_s) + max(shown.front_s)) / 2 else "left"
+    return "right" if numbers.epoch_s <= (min(numbers.front_s) + max(numbers.front_s)) / 2 else "left"
 
 
-def _pairs(shown: TunerNumbers) -> dict[str, Any]:
-    if shown.pair_bits is None:
+def _pairs(numbers: TunerNumbers) -> dict[str, Any]:
+    if numbers.pair_bits is None:
         return {"z": [], "x": [], "y": [], "text": []}
-    bits = [[None if value != value else round(value, 3) for value in line] for line in shown.pair_bits.tolist()]
+    bits = [[None if value != value else round(value, 3) for value in line] for line in numbers.pair_bits.tolist()]
     names = [f"w{rank}" for rank in range(len(bits))]
     text = [["" if value is None else f"{value:.1f}" for value in line] for line in bits]
     return {"z": bits, "x": names, "y": names, "text": text}
 
 
-def _widths(shown: TunerNumbers) -> dict[str, Any]:
-    rows = shown.rows or {}
+def _widths(numbers: TunerNumbers) -> dict[str, Any]:
+    rows = numbers.rows or {}
     total = sum(rows.values()) or 1
     widths = sorted({*OFFERED, *rows})  # fixed bars, so that updates do not move them
     shares = [round(100 * rows.get(width, 0) / total, 2) for width in widths]
     return {"x": [str(width) for width in widths], "y": shares, "text": [f"{share:.0f} %" for share in shares]}
 
 
-def _phases(shown: TunerNumbers) -> list[dict[str, Any]]:
+def _phases(numbers: TunerNumbers) -> list[dict[str, Any]]:
     bars = [
-        ("Vanilla", shown.vanilla),
-        ("predicted", shown.phases),
-        *([("measured", shown.measurement.phases)] if shown.measurement.phases else []),
+        ("Vanilla", numbers.vanilla),
+        ("predicted", numbers.phases),
+        *([("measured", numbers.measurement.phases)] if numbers.measurement.phases else []),
     ]
-    known = [(name, spent) for name, spent in bars if spent is not None]
+    rows = [(name, phases) for name, phases in bars if phases is not None]
     traces = []
     for phase in _STATED:
         # A forecast has the transfer, a record the wait.
         key = "wire" if phase.column == "wait_s" else phase.column.removesuffix("_s")
-        traces.append({"y": [name for name, _ in known], "x": [1e3 * spent.get(key, 0.0) for _, spent in known]})
+        traces.append({"y": [name for name, _ in rows], "x": [1e3 * phases.get(key, 0.0) for _, phases in rows]})
     return traces
 
 
-def _bounds(shown: TunerNumbers) -> dict[str, Any]:
-    bounds = {layer: bound for layer, bound in (shown.bounds or {}).items() if bound > 0}
+def _bounds(numbers: TunerNumbers) -> dict[str, Any]:
+    bounds = {layer: bound for layer, bound in (numbers.bounds or {}).items() if bound > 0}
     return {
         "x": [f"{layer + 1}" for layer in bounds],
         "y": list(bounds.values()),
@@ -244,18 +244,18 @@ def _bounds(shown: TunerNumbers) -> dict[str, Any]:
     }
 
 
-def _epochs(shown: TunerNumbers) -> list[dict[str, Any]]:
+def _epochs(numbers: TunerNumbers) -> list[dict[str, Any]]:
     """Return measured epochs, thinned if there are many, and the predicted one as a line."""
-    measured = shown.measurement
-    step = max(1, len(measured.epochs) // 300)  # about 300 dots at most
-    epochs, seconds = measured.epochs[::step], measured.epoch_s[::step]
+    measurement = numbers.measurement
+    step = max(1, len(measurement.epochs) // 300)  # about 300 dots at most
+    epochs, seconds = measurement.epochs[::step], measurement.epoch_s[::step]
     dots = {"x": list(epochs), "y": [1e3 * each for each in seconds]}
-    if shown.epoch_s is None:
+    if numbers.epoch_s is None:
         return [dots, {"x": [], "y": [], "text": []}]
-    predicted = 1e3 * shown.epoch_s
-    if not measured.epochs:
-        return [dots, {"x": [0, 0.5, 1], "y": [predicted] * 3, "text": ["", _NOTE_BEFORE_RUN.format(predicted), ""]}]
-    return [dots, {"x": [0, max(measured.epochs[-1], 1)], "y": [predicted] * 2, "text": ["", ""]}]
+    epoch_ms = 1e3 * numbers.epoch_s
+    if not measurement.epochs:
+        return [dots, {"x": [0, 0.5, 1], "y": [epoch_ms] * 3, "text": ["", _NOTE_BEFORE_RUN.format(epoch_ms), ""]}]
+    return [dots, {"x": [0, max(measurement.epochs[-1], 1)], "y": [epoch_ms] * 2, "text": ["", ""]}]
 
 
 def _positive(value: float | None) -> float | None:
@@ -267,7 +267,7 @@ def _styles(dark: bool) -> list[dict[str, Any]]:
     """Return the settings of all traces that do not change with the knobs."""
     ink = "#e6e8ea" if dark else "#1f2328"
     orange, blue, green = OKABE_ITO["vermillion"], OKABE_ITO["sky" if dark else "blue"], OKABE_ITO["green"]
-    hidden = {"showlegend": False}
+    no_legend = {"showlegend": False}
 
     def place(row: int, column: int, **trace: Any) -> dict[str, Any]:
         return {"row": row, "column": column, "trace": trace}
@@ -284,12 +284,12 @@ def _styles(dark: bool) -> list[dict[str, Any]]:
         place(
             1, 1, type="scatter", mode="lines+markers", line={"color": blue, "width": 2},
             marker={"symbol": "circle-open", "size": 7, "color": blue},
-            hovertemplate="λ %{customdata:.1f}: %{x:.2f} ms, V %{y:.3g}<extra></extra>", **hidden,
+            hovertemplate="λ %{customdata:.1f}: %{x:.2f} ms, V %{y:.3g}<extra></extra>", **no_legend,
         ),
         place(
             1, 1, type="scatter", mode="markers+text", text=["current"],
             textfont={"color": ink}, marker={"symbol": "star", "size": 15, "color": orange, "line": {"width": 1}},
-            cliponaxis=False, **hidden,
+            cliponaxis=False, **no_legend,
         ),
         place(
             1, 2, type="heatmap", colorscale="Cividis", zmin=1, zmax=8, xgap=2, ygap=2, hoverongaps=False,
@@ -298,13 +298,13 @@ def _styles(dark: bool) -> list[dict[str, Any]]:
         ),
         place(
             1, 3, type="bar", marker={"color": blue}, texttemplate="%{text}", textposition="outside", cliponaxis=False,
-            hovertemplate="%{y:.1f} % of the rows at bit-width %{x}<extra></extra>", **hidden,
+            hovertemplate="%{y:.1f} % of the rows at bit-width %{x}<extra></extra>", **no_legend,
         ),
         *bars,
         place(
             2, 2, type="bar", marker={"color": green}, texttemplate="%{text}", textposition="outside", textangle=0,
             cliponaxis=False,
-            hovertemplate="layer %{x}: at most %{y:.3g}<extra></extra>", **hidden,
+            hovertemplate="layer %{x}: at most %{y:.3g}<extra></extra>", **no_legend,
         ),
         place(
             2, 3, type="scatter", mode="markers", marker={"symbol": "circle", "size": 5, "color": orange},

@@ -95,18 +95,18 @@ class AdaptiveCache(Cache):
             accuracy: accuracy of its training pass, in [0, 1].
             mean: moving mean of the previous epochs.
         """
-        gained, lost = accuracy > mean + self.mu2, accuracy < mean - self.mu1
+        is_gain, is_loss = accuracy > mean + self.mu2, accuracy < mean - self.mu1
         # The prose relaxes after a gain; the printed equation relaxes after a loss.
-        relaxes, tightens = (gained, lost) if self.rule == "text" else (lost, gained)
+        relaxes, tightens = (is_gain, is_loss) if self.rule == "text" else (is_loss, is_gain)
         if self.rule == "fixed":
             return epsilon
         # Eq. 6: of a factor and an addend the smaller change, so that ε moves by at most ξ per epoch.
         if relaxes and epsilon < self.nu1:
-            relaxed = min(self.lambda1 * epsilon, epsilon + self.xi)
-            return min(relaxed, self.nu1) if self.rule == "text" else relaxed  # as printed, ν1 bounds only the old ε
+            value = min(self.lambda1 * epsilon, epsilon + self.xi)
+            return min(value, self.nu1) if self.rule == "text" else value  # as printed, ν1 bounds only the old ε
         if tightens and epsilon > self.nu2:
-            tightened = max(self.lambda2 * epsilon, epsilon - self.xi)
-            return max(tightened, self.nu2) if self.rule == "text" else tightened
+            tightened_epsilon = max(self.lambda2 * epsilon, epsilon - self.xi)
+            return max(tightened_epsilon, self.nu2) if self.rule == "text" else tightened_epsilon
         return epsilon
 
     def expected_share(self) -> float:
@@ -195,20 +195,20 @@ class Threshold(Adaptive):
         return dict(zip(("right", "rows"), self._counts))
 
     def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
-        right, rows = shared["right"], shared["rows"]  # all-reduced, so all workers compute the same ε
-        assert right is not None and rows is not None
-        accuracy, mean, previous, settings = right / max(rows, 1.0), self.mean, self.cache.epsilon, self.cache.settings
-        self.cache.epsilon = settings.next_epsilon(previous, accuracy=accuracy, mean=mean)
+        hits, rows = shared["right"], shared["rows"]  # all-reduced, so all workers compute the same ε
+        assert hits is not None and rows is not None
+        accuracy, mean, epsilon, settings = hits / max(rows, 1.0), self.mean, self.cache.epsilon, self.cache.settings
+        self.cache.epsilon = settings.next_epsilon(epsilon, accuracy=accuracy, mean=mean)
         self.mean = settings.memory * mean + (1 - settings.memory) * accuracy  # Eq. 7, after ε has used the old mean
-        if self.cache.epsilon != previous:
+        if self.cache.epsilon != epsilon:
             side = "above" if accuracy > mean else "below"
-            why = f"training accuracy {accuracy:.4f} is {side} its moving mean {mean:.4f}"
+            reason = f"training accuracy {accuracy:.4f} is {side} its moving mean {mean:.4f}"
             # Logged under the next epoch, the first one that uses the new ε.
-            self._decide(epoch + 1, why, {"accuracy": accuracy, "mean_accuracy": mean})
+            self._decide(epoch + 1, reason, {"accuracy": accuracy, "mean_accuracy": mean})
 
-    def _decide(self, epoch: int, why: str, facts: dict[str, float]) -> None:
+    def _decide(self, epoch: int, reason: str, facts: dict[str, float]) -> None:
         epsilon = self.cache.epsilon
-        line = {"epoch": epoch, "what": f"epsilon {epsilon:.4g}", "why": why, "epsilon": epsilon}
+        line = {"epoch": epoch, "what": f"epsilon {epsilon:.4g}", "why": reason, "epsilon": epsilon}
         self._decided.append((DECISIONS, {**line, **facts}))
 
     def entries(self) -> Sequence[Entry]:
@@ -227,6 +227,6 @@ class Threshold(Adaptive):
 
     def steer(self, settings: AdaptiveCache, *, version: int) -> None:
         """Apply new settings; a new rule continues from the current ε, unless ``epsilon`` changed or nothing did."""
-        old, self.cache.settings = self.cache.settings, settings
-        if settings.epsilon != old.epsilon or settings == old:
+        old_settings, self.cache.settings = self.cache.settings, settings
+        if settings.epsilon != old_settings.epsilon or settings == old_settings:
             self.cache.epsilon = settings.epsilon

@@ -144,9 +144,9 @@ def at_work(cache: Cache) -> RunningCache:
         NoCache()
     """
     complete(cache, Cache)
-    running = cache.at_work()
-    complete(running, RunningCache)
-    return running
+    running_cache = cache.at_work()
+    complete(running_cache, RunningCache)
+    return running_cache
 
 
 def needs_rows_of_this_epoch(system: Any) -> str:
@@ -171,12 +171,12 @@ def needs_fading_errors(system: Any, directions: tuple[str, ...] = ("forward", "
     """
     for direction in directions:
         codec, bits = (of_direction(part, direction) for part in (system.codec, system.bits))
-        least, narrowest = codec.min_contractive_bits, min(bits.choices)  # the policy may choose its smallest bit-width
-        if narrowest < least:
+        limit, min_bits = codec.min_contractive_bits, min(bits.choices)  # the policy may choose its smallest bit-width
+        if min_bits < limit:
             return (
-                f"each message includes the error of the one before, and at {narrowest} bit {type(codec).__name__} has "
+                f"each message includes the error of the one before, and at {min_bits} bit {type(codec).__name__} has "
                 "errors of up to twice the row's range, which grow from epoch to epoch; choose bits of at least "
-                f"{least}, or codec Rotated() or Linear()"
+                f"{limit}, or codec Rotated() or Linear()"
             )
     return ""
 

@@ -152,13 +152,13 @@ class FedBack(AllRowsOfRoute):
         if not layout.num_bytes:
             return
         # Decode what the receiver will decode: the error includes the rounding of the parameters.
-        decoded, places, ids = (
+        rows, places, ids = (
             torch.empty_like(message.x),  # (k, D)
             layout.to_wire_order(message.rows),
             layout.to_wire_order(message.ids),
         )
-        codec.decode(message.segment, layout, decoded, places, accumulate=False, ids=ids, noise=noise)
-        self.left["send", route.peer][_sampled(route)] = message.x.sub_(decoded)  # errors of other rows are unchanged
+        codec.decode(message.segment, layout, rows, places, accumulate=False, ids=ids, noise=noise)
+        self.left["send", route.peer][_sampled(route)] = message.x.sub_(rows)  # errors of other rows are unchanged
 
     def _error_of(self, peer: int, x: Tensor) -> Tensor:
         """Return the stored errors of a route, zeros at first."""

@@ -40,8 +40,8 @@ class RowCacheState(RunningCache):
             return None
         return {
             "/".join(map(str, (*place, *_ends(side, worker.rank, peer)))): rows  # layer/direction/round/sender/receiver
-            for place, held in self.held.items()
-            for (side, peer), rows in held.items()
+            for place, copies in self.held.items()
+            for (side, peer), rows in copies.items()
             if side == self._sides[0]  # of two identical copies only the receiver's is saved
         }
 
@@ -53,12 +53,12 @@ class RowCacheState(RunningCache):
         for name, rows in tensors.items():
             layer, direction, round_, *ends = name.split("/")
             sender, receiver = map(int, ends)
-            held = self.held_at(ExchangeKey(int(layer), direction, int(round_)))
+            copies = self.held_at(ExchangeKey(int(layer), direction, int(round_)))
             # Both ends restore the one saved copy, so that they are identical again.
             for side in self._sides:
                 end, peer = (receiver, sender) if side == "receive" else (sender, receiver)
                 if end == worker.rank:
-                    held[side, peer] = rows.to(worker.device, copy=True)
+                    copies[side, peer] = rows.to(worker.device, copy=True)
 
 
 class RowCacheCheckpoint(Adaptive):

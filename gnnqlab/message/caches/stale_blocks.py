@@ -96,10 +96,10 @@ class StaleBlocks(Cache):
         if epoch is None:
             return max(1.0 / self.every, 1.0 / (self.max_age + 1))  # a block older than ``max_age`` is sent by any rule
         # Ages depend on earlier broadcasts, so replay them from epoch 0, in which every block is sent.
-        since = 0
-        for now in range(1, epoch + 1):
-            since = now if self.due(now, held_since=since) else since
-        return 1.0 if since == epoch else 0.0
+        sent_epoch = 0
+        for replay_epoch in range(1, epoch + 1):
+            sent_epoch = replay_epoch if self.due(replay_epoch, held_since=sent_epoch) else sent_epoch
+        return 1.0 if sent_epoch == epoch else 0.0
 
     def refuses(self, system: Any) -> str:
         """Return the reason why a system cannot use this cache, or an empty string."""
@@ -144,16 +144,16 @@ class _Block:
         self._cache, self._place = cache, place
 
     def refreshes(self, x: Tensor, held: Tensor | None, epoch: int) -> bool:
-        settings, since = self._cache.settings, self._cache.since
+        settings, sent_epochs = self._cache.settings, self._cache.since
         # The rule by age first: it reads no rows, while norms read the whole block and synchronize a GPU.
-        is_sent = held is None or settings.due(epoch, held_since=since[self._place])
+        is_sent = held is None or settings.due(epoch, held_since=sent_epochs[self._place])
         if not is_sent and settings.rule == "variation":
             assert held is not None
             bound = settings.epsilon * (float(held.norm()) if settings.measure == "relative" else 1.0)  # Frobenius norm
             # Negated, so that a block with NaN is sent, and then refused by the codec.
             is_sent = not float((x - held).norm()) <= bound
         if is_sent:
-            since[self._place] = epoch
+            sent_epochs[self._place] = epoch
         return is_sent
 
 
@@ -171,22 +171,22 @@ class _BlockCheckpoint(Adaptive):
         if self._seat.workers == 1:
             return State()
         # Names are unique over all workers, because a checkpoint joins the tensors of all of them.
-        own = {}
-        for place, held in self._cache.held.items():
-            for (side, _), rows in held.items():
+        tensors = {}
+        for place, copies in self._cache.held.items():
+            for (side, _), rows in copies.items():
                 if side == "send":  # receivers have the same copy, so only owners save theirs
                     name = f"{place.layer}/{place.direction}/{place.round}/{rank}"
-                    own[name] = rows
-                    own[f"{name}/since"] = torch.tensor([self._cache.since[place]])
-        return State(own=own)
+                    tensors[name] = rows
+                    tensors[f"{name}/since"] = torch.tensor([self._cache.since[place]])
+        return State(own=tensors)
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         for name, rows in tensors.items():
-            layer, direction, round_, owner, *what = name.split("/")
+            layer, direction, round_, owner, *suffix = name.split("/")
             place, is_owner = ExchangeKey(int(layer), direction, int(round_)), int(owner) == self._seat.rank
             # Every worker restores every block: its own as the sender, all others as a receiver.
-            if what and is_owner:
+            if suffix and is_owner:
                 self._cache.since[place] = int(rows)
-            elif not what:
-                held = self._cache.held_at(place)
-                held["send" if is_owner else "receive", int(owner)] = rows.to(self._seat.device, copy=True)
+            elif not suffix:
+                copies = self._cache.held_at(place)
+                copies["send" if is_owner else "receive", int(owner)] = rows.to(self._seat.device, copy=True)

@@ -55,24 +55,24 @@ class SkippedBlock(AllRowsOfRoute):
         if not layout.num_bytes:
             return Outgoing(x, route.rows, route.ids, None, buffer)
         # Without a copy of the block's present shape there is nothing to reuse, so the block is sent.
-        held = self.held.get(("send", self._rank))
-        is_new = held is None or held.shape != (layout.num_rows, layout.columns)
+        stored_block = self.held.get(("send", self._rank))
+        is_new = stored_block is None or stored_block.shape != (layout.num_rows, layout.columns)
         if is_new:
             self.held["send", self._rank] = x.new_zeros(layout.num_rows, layout.columns)  # (n, D)
-        is_sent = self._chooser.refreshes(x, None if is_new else held, epoch)
+        is_sent = self._chooser.refreshes(x, None if is_new else stored_block, epoch)
         buffer[:_HEAD] = 0  # the padding is sent too, and must not be uninitialised memory
         buffer[0] = int(is_sent)
         # A skipped block sends only the flag; the message is shorter than its buffer.
-        sent, segment = (layout, buffer) if is_sent else (None, buffer[:_HEAD])
-        return Outgoing(x, route.rows, route.ids, sent, segment, _HEAD)
+        sent_layout, segment = (layout, buffer) if is_sent else (None, buffer[:_HEAD])
+        return Outgoing(x, route.rows, route.ids, sent_layout, segment, _HEAD)
 
     def encoded(self, message: Outgoing, route: Route, codec: Codec, noise: Noise) -> None:
         """Store the decoded block at the owner, identical to the copies of its receivers."""
         layout = message.layout
         assert layout is not None
-        held, ids = self.held["send", self._rank], layout.to_wire_order(message.ids)
-        places, body = layout.to_wire_order(all_places(layout.num_rows, held)), message.segment[message.head :]
-        codec.decode(body, layout, held, places, accumulate=False, ids=ids, noise=noise)
+        stored_block, ids = self.held["send", self._rank], layout.to_wire_order(message.ids)
+        places, body = layout.to_wire_order(all_places(layout.num_rows, stored_block)), message.segment[message.head :]
+        codec.decode(body, layout, stored_block, places, accumulate=False, ids=ids, noise=noise)
 
     def contents(
         self,
@@ -106,9 +106,9 @@ class SkippedBlock(AllRowsOfRoute):
         layout, key = contents.layout, ("receive", route.peer)
         if contents.places is None and route.num_rows:
             # Decode into the stored copy, not into ``out``, because later epochs may reuse it.
-            held = self.held.get(key)
-            if held is None or held.shape != (layout.num_rows, layout.columns):
-                held = self.held[key] = out.new_zeros(layout.num_rows, layout.columns)  # (n, D)
-            places, ids = layout.to_wire_order(all_places(layout.num_rows, held)), contents.of_rows(route.ids)
-            codec.decode(contents.encoded, layout, held, places, accumulate=False, ids=ids, noise=noise)
+            stored_block = self.held.get(key)
+            if stored_block is None or stored_block.shape != (layout.num_rows, layout.columns):
+                stored_block = self.held[key] = out.new_zeros(layout.num_rows, layout.columns)  # (n, D)
+            places, ids = layout.to_wire_order(all_places(layout.num_rows, stored_block)), contents.of_rows(route.ids)
+            codec.decode(contents.encoded, layout, stored_block, places, accumulate=False, ids=ids, noise=noise)
         return self.held.get(key, out)

@@ -170,12 +170,12 @@ class Channel:
         plan = plan or self.plan
         message_layouts = self._lay_out(plan, x.shape[1], epoch)
         # Preposted receives are those of all rows of the plan in one epoch; others cannot be used.
-        expected, direct_peers = self._expected.pop(epoch, _NOTHING) if plan is self.plan else _NOTHING
+        receives, direct_peers = self._expected.pop(epoch, _NOTHING) if plan is self.plan else _NOTHING
         self._expected.clear()  # receives of another epoch or plan match no message: tags differ
         if self._ahead is not None:
             self._ahead.posts(self, epoch)
-            if expected is None:  # post receives now, so that peers can send while this worker encodes
-                expected, direct_peers = self._expect(message_layouts, out, epoch, x.device)
+            if receives is None:  # post receives now, so that peers can send while this worker encodes
+                receives, direct_peers = self._expect(message_layouts, out, epoch, x.device)
         # Encode one message per peer; a block is encoded once, and its bytes are sent to all.
         send: dict[int, Tensor] = {}  # peer -> (bytes,) uint8
         block: Outgoing | None = None
@@ -184,7 +184,7 @@ class Channel:
                 if block is not None:  # encoded once, for the first receiver
                     send[route.peer] = self._share_block(block, route, plan.send[0].peer, epoch)
                     continue
-                message = self._outgoing(x, route, message_layouts, epoch, still=still)
+                message = self._outgoing(x, route, message_layouts, epoch, is_still=still)
                 send[route.peer] = message.segment
                 layout, noise = message.layout, self._noise(epoch, plan.rank, route.peer)
                 if layout is not None:  # None: rows are sent without encoding, or a block is skipped
@@ -196,13 +196,13 @@ class Channel:
                         raise self._refusal(error, ids) from error
                     self._note(message, route, spreads, noise)
                 block = message if self._slot is not None else None
-            headers = message_layouts.headers(self.place, self._run, epoch) if expected is None else expected.headers
-        options: dict[str, Any] = {"expected": expected}
-        if expected is None:
+            headers = message_layouts.headers(self.place, self._run, epoch) if receives is None else receives.headers
+        options: dict[str, Any] = {"expected": receives}
+        if receives is None:
             receive, direct_peers = self._receive_buffers(message_layouts, out, x.device)
             options = {"bounded": True} if self.selection.bounded else {}
         else:
-            receive = dict(expected.receive)
+            receive = dict(receives.receive)
         self.bytes_headers += 0 if headers is None else headers.num_bytes
         with self._phases("post"):
             transfer = self._transport.post(send, receive, headers, **options)
@@ -210,8 +210,8 @@ class Channel:
         self._epoch, self._device = epoch, x.device
         read = None if self._ahead is None else partial(self._ahead.read, self, epoch)
         noise_of = partial(self._noise, epoch, receiver=self.plan.rank)
-        posted = PostedExchange(message_layouts, transfer, receive, direct_peers, headers, sampled_in, noise_of, read)
-        return PendingReceive(posted, out, self.place, self._codec, self.selection, self._phases, self._received)
+        exchange = PostedExchange(message_layouts, transfer, receive, direct_peers, headers, sampled_in, noise_of, read)
+        return PendingReceive(exchange, out, self.place, self._codec, self.selection, self._phases, self._received)
 
     def prepost(self, epoch: int) -> bool:
         """Prepost the receives of this epoch's exchange; return True if they were posted.
@@ -222,12 +222,12 @@ class Channel:
         message_layouts = self._message_layouts
         if message_layouts is None or self._run is None:
             return False
-        nowhere, plan = torch.empty(0, message_layouts.columns), self.plan
+        empty_output, plan = torch.empty(0, message_layouts.columns), self.plan
         is_valid = message_layouts.fit(plan, message_layouts.columns, self._bits.version(epoch))
         # A codec that receives directly into the output cannot prepost: the output does not exist yet.
-        if not is_valid or not (plan.accumulate or self._codec.receive_view(nowhere) is None):
+        if not is_valid or not (plan.accumulate or self._codec.receive_view(empty_output) is None):
             return False
-        self._expected[epoch] = self._expect(message_layouts, nowhere, epoch, self._device)
+        self._expected[epoch] = self._expect(message_layouts, empty_output, epoch, self._device)
         return self._expected[epoch][0] is not None
 
     def _expect(
@@ -251,9 +251,9 @@ class Channel:
         with self._phases("decode"):
             for route in self.plan.send:
                 # Rows that are float32 on the wire need no decoding: they already equal the receiver's.
-                layout, decoded = self.layouts["send", route.peer], self.selection.receives_as(route)
-                if decoded is not None:
-                    x.index_copy_(0, route.rows, decoded)
+                layout, decoded_rows = self.layouts["send", route.peer], self.selection.receives_as(route)
+                if decoded_rows is not None:
+                    x.index_copy_(0, route.rows, decoded_rows)
                 elif layout.num_bytes and layout.rows_of(EXACT) < layout.num_rows:
                     segment = self._buffer("send", route.peer, layout.num_bytes, x.device)
                     rows, ids = layout.to_wire_order(route.rows), layout.to_wire_order(route.ids)
@@ -276,12 +276,12 @@ class Channel:
         return Noise(self._seed, epoch, stream_id, distance)
 
     def _outgoing(
-        self, x: Tensor, route: Route, message_layouts: MessageLayouts, epoch: int, *, still: bool
+        self, x: Tensor, route: Route, message_layouts: MessageLayouts, epoch: int, *, is_still: bool
     ) -> Outgoing:
         """Return the message to one peer: a view of contiguous rows if the codec allows it, else rows to encode."""
         selection, key = self.selection, ("send", route.peer)
         layout, view = message_layouts.layouts[key], None
-        if still and selection.in_place and route.first is not None and not self._observers.message_encoded:
+        if is_still and selection.in_place and route.first is not None and not self._observers.message_encoded:
             try:
                 view = self._codec.send_view(x[route.first : route.first + route.num_rows])
             except NonFiniteRow as error:
@@ -306,14 +306,14 @@ class Channel:
             self.rows_sent += 0 if layout is None else layout.num_rows
             self.rows_offered += route.num_rows
 
-    def _share_block(self, message: Outgoing, route: Route, first: int, epoch: int) -> Tensor:
+    def _share_block(self, message: Outgoing, route: Route, first_peer: int, epoch: int) -> Tensor:
         """Return the bytes of a block for a further peer; they were encoded for the first peer."""
         self._count(message, route)
         if self._observers.message_encoded:
-            self._report(message, route.peer, self._noise(epoch, self.plan.rank, first))
+            self._report(message, route.peer, self._noise(epoch, self.plan.rank, first_peer))
         # The statistics are those of the encoded rows, so they are identical for every receiver.
-        if first in self.spreads:
-            self.spreads[route.peer] = self.spreads[first]
+        if first_peer in self.spreads:
+            self.spreads[route.peer] = self.spreads[first_peer]
         return message.segment
 
     def _note(self, message: Outgoing, route: Route, spreads: Tensor | None, noise: Noise) -> None:
@@ -336,12 +336,12 @@ class Channel:
 
     def _report(self, message: Outgoing, peer: int, noise: Noise) -> None:
         """Emit the event of an encoded message; a block emits one event per receiver."""
-        layout, offered = message.layout, self.plan.to_peer(peer)
-        if layout is not None and offered.num_rows:
+        layout, offered_route = message.layout, self.plan.to_peer(peer)
+        if layout is not None and offered_route.num_rows:
             ids, values = layout.to_wire_order(message.ids), message.x[layout.to_wire_order(message.rows)]
             body = message.segment[message.head :]
-            sent = Sent(self.place, self.plan.rank, peer, ids, self._codec, layout, body, noise)
-            report_encoded(self._observers, sent, values=values, offered_ids=offered.ids)
+            event = Sent(self.place, self.plan.rank, peer, ids, self._codec, layout, body, noise)
+            report_encoded(self._observers, event, values=values, offered_ids=offered_route.ids)
 
     def _receive_buffers(
         self, message_layouts: MessageLayouts, out: Tensor | torch.Size, device: torch.device

@@ -136,9 +136,9 @@ class ChannelFactory:
         }
         if exact or place.direction == "backward" or not self.holds_rows:  # gradients are never skipped
             return Channel(**options)
-        chooser, held = self.cache.chooser_at(place), self.cache.held_at(place)
-        assert held is not None, "a cache of blocks must store them"
-        return Channel(selection=SkippedBlock(plan.rank, chooser, held), **options)
+        chooser, copies = self.cache.chooser_at(place), self.cache.held_at(place)
+        assert copies is not None, "a cache of blocks must store them"
+        return Channel(selection=SkippedBlock(plan.rank, chooser, copies), **options)
 
     def exact_channel(
         self,

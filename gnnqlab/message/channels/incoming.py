@@ -107,18 +107,18 @@ class PendingReceive:
         """
         if self._waited:
             return
-        posted, received, (layer, direction, round_) = self._posted, self._received, self._place
-        transfer, plan = posted.transfer, posted.message_layouts.plan
+        exchange, receive_log, (layer, direction, round_) = self._posted, self._received, self._place
+        transfer, plan = exchange.transfer, exchange.message_layouts.plan
         with self._phases("wait"):
             transfer.wait()
         self._waited = True
-        received.wire_s += transfer.wire_s
+        receive_log.wire_s += transfer.wire_s
         # Codes are only counted on request, because a histogram reads every byte of a message.
-        counts = received.counting.on and self._codec.integer_codes
+        counts = receive_log.counting.on and self._codec.integer_codes
         for route in plan.receive:
             contents = self._read(route)  # parsed here, because the log needs the layout of what was sent
             seconds = transfer.seconds.get(route.peer, 0.0)
-            found = code_entropies(contents.layout, contents.encoded) if counts else {}
+            entropies = code_entropies(contents.layout, contents.encoded) if counts else {}
             fields = (
                 layer,
                 direction,
@@ -128,9 +128,9 @@ class PendingReceive:
                 seconds,
                 transfer.started,
                 round_,
-                found,
+                entropies,
             )
-            received.arrivals.append(MessageRecord(*fields))
+            receive_log.arrivals.append(MessageRecord(*fields))
 
     def decode(self, out: Tensor | None = None) -> Tensor:
         """Wait, then write the decoded rows to ``out``, or add them if the plan accumulates; return ``out``.
@@ -144,7 +144,7 @@ class PendingReceive:
             UnexpectedMessage: if a message is not the expected one, or its checksum differs from its header.
         """
         self.wait()
-        posted, first = self._posted, not self._decoded
+        exchange, is_first = self._posted, not self._decoded
         # Rows that replace others are decoded once; sums are added to each output that is passed.
         if self._rows is not None:
             return self._rows
@@ -152,43 +152,43 @@ class PendingReceive:
             out = self._out if isinstance(self._out, Tensor) else self._zeros(self._out)
         with self._phases("decode"):
             # In rank order: floating-point sums must not depend on the order in which messages are received.
-            for route in sorted(posted.message_layouts.plan.receive, key=_PEER):
-                out = self._put(route, out, first=first)
-        if posted.read is not None and first:
-            posted.read()  # buffers are free: the next channel may prepost its receives
+            for route in sorted(exchange.message_layouts.plan.receive, key=_PEER):
+                out = self._put(route, out, is_first=is_first)
+        if exchange.read is not None and is_first:
+            exchange.read()  # buffers are free: the next channel may prepost its receives
         self._decoded = True
-        if not posted.message_layouts.plan.accumulate:
+        if not exchange.message_layouts.plan.accumulate:
             self._rows = out
         return out
 
-    def _put(self, route: Route, out: Tensor, *, first: bool) -> Tensor:
+    def _put(self, route: Route, out: Tensor, *, is_first: bool) -> Tensor:
         """Verify, decode and report the rows of a peer; return the tensor that holds them."""
-        posted, contents = self._posted, self._contents[route.peer]
-        plan = posted.message_layouts.plan
+        exchange, contents = self._posted, self._contents[route.peer]
+        plan = exchange.message_layouts.plan
         # Verified before decoding, so that changed bytes never enter the output.
-        if posted.headers is not None and contents.body.numel():
-            posted.headers.verify(route.peer, contents.body)
-        is_direct = route.peer in posted.direct_peers
-        observed = self._received.observers.message_decoded and first and contents.layout.num_rows
-        if is_direct and not observed:  # the bytes already are the rows of ``out``
+        if exchange.headers is not None and contents.body.numel():
+            exchange.headers.verify(route.peer, contents.body)
+        is_direct = route.peer in exchange.direct_peers
+        is_observed = self._received.observers.message_decoded and is_first and contents.layout.num_rows
+        if is_direct and not is_observed:  # the bytes already are the rows of ``out``
             return out
         # The noise key of the sender's message, derived from the same plan at both ends.
-        noise, options = posted.noise(route.peer), {"accumulate": plan.accumulate, "again": not first}
+        noise, options = exchange.noise(route.peer), {"accumulate": plan.accumulate, "again": not is_first}
         if not is_direct:
             out = self._selection.put(contents, route, out, self._codec, noise, **options)
-        if observed:
+        if is_observed:
             ids = contents.of_rows(route.ids)
-            sent = Sent(self._place, route.peer, plan.rank, ids, self._codec, contents.layout, contents.encoded, noise)
-            report_decoded(self._received.observers, sent)
+            event = Sent(self._place, route.peer, plan.rank, ids, self._codec, contents.layout, contents.encoded, noise)
+            report_decoded(self._received.observers, event)
         return out
 
     def _read(self, route: Route) -> Contents:
         """Parse the message of a peer."""
-        key, posted = ("receive", route.peer), self._posted
-        messages, segment = posted.message_layouts, posted.receive[route.peer]
+        key, exchange = ("receive", route.peer), self._posted
+        messages, segment = exchange.message_layouts, exchange.receive[route.peer]
         layout, widths = messages.layouts[key], messages.widths[key]
         contents = self._selection.contents(
-            segment, route, layout, widths=widths, codec=self._codec, headers=posted.headers
+            segment, route, layout, widths=widths, codec=self._codec, headers=exchange.headers
         )
         self._contents[route.peer] = contents
         return contents

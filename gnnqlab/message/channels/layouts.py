@@ -48,15 +48,15 @@ class MessageLayouts:
         """Build the headers of one epoch's messages; ``None`` for a run without a number."""
         if run is None:
             return None
-        rank, sent, expected = self.plan.rank, dict[int, Header](), dict[int, Header]()
+        rank, sent_headers, expected_headers = self.plan.rank, dict[int, Header](), dict[int, Header]()
         header = partial(Header, direction=place.direction, run=run, epoch=epoch, layer=place.layer, round=place.round)
         for (side, peer), layout in self.layouts.items():
-            sender, receiver, headers = (rank, peer, sent) if side == "send" else (peer, rank, expected)
+            sender, receiver, headers = (rank, peer, sent_headers) if side == "send" else (peer, rank, expected_headers)
             # Peers without rows exchange no message, so no header is expected from them either.
             if layout.num_bytes:
                 of_body = partial(header, columns=self.columns, length=self.lengths[side, peer], layout=layout.digest)
                 headers[peer] = of_body(sender=sender, receiver=receiver)
-        return Headers(sent, expected)
+        return Headers(sent_headers, expected_headers)
 
 
 def widths_in_force(place: ExchangeKey, plan: Plan, bits: BitPolicy, *, seed: int, epoch: int) -> Widths:

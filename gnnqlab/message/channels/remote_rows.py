@@ -63,17 +63,17 @@ class RemoteRows:
         transport: Transport,
         seed: int = 0,
     ) -> None:
-        owned = (owner == rank).nonzero().flatten()  # (N,) -> (n,) int64, ascending
-        if rows.dim() != 2 or rows.dtype != torch.float32 or len(rows) != len(owned):
+        owned_ids = (owner == rank).nonzero().flatten()  # (N,) -> (n,) int64, ascending
+        if rows.dim() != 2 or rows.dtype != torch.float32 or len(rows) != len(owned_ids):
             raise ValueError(
-                f"rows must be float32, one for each of the {len(owned)} nodes of rank {rank}, got {rows.dtype} "
+                f"rows must be float32, one for each of the {len(owned_ids)} nodes of rank {rank}, got {rows.dtype} "
                 f"{tuple(rows.shape)}"
             )
         if bits not in codec.widths:
             raise ValueError(f"bits must be one of {codec.widths}, which the codec writes, got {bits}")
         self._rows, self._owner = rows, owner
         self._place = torch.full(owner.shape, -1)  # (N,) int64: row of each owned node, -1 for others
-        self._place[owned] = torch.arange(len(owned))
+        self._place[owned_ids] = torch.arange(len(owned_ids))
         self._rank, self._peers = rank, [peer for peer in range(workers) if peer != rank]
         self._workers, self._codec, self._transport = workers, codec, transport
         self.sent = SentBytes()
@@ -107,9 +107,9 @@ class RemoteRows:
         if not self._peers:
             return self._own(ids)
         out, owner = self._codec.rows(len(ids), self.columns, self._rows.device), self._owner[ids]  # (n, D), (n,)
-        local = (owner == self._rank).nonzero().flatten()
+        local_positions = (owner == self._rank).nonzero().flatten()
         # Rows of this worker are copied in float32, without the rounding of a message.
-        out.index_copy_(0, local, self._own(ids[local]))
+        out.index_copy_(0, local_positions, self._own(ids[local_positions]))
         positions = {peer: (owner == peer).nonzero().flatten() for peer in self._peers}  # peer -> rows of ``out``
         remote_ids = {peer: ids[positions[peer]] for peer in self._peers}
         # Both ends keep the order of the request, so the reply needs no ids.
@@ -151,5 +151,5 @@ def _bytes(count: int) -> Tensor:
     return torch.empty(count, dtype=torch.uint8)
 
 
-def _as_bytes(several: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    return {peer: each.view(torch.uint8) for peer, each in several.items()}
+def _as_bytes(tensors: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    return {peer: tensor.view(torch.uint8) for peer, tensor in tensors.items()}

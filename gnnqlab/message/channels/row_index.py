@@ -46,16 +46,16 @@ def encode_row_index(places: Tensor | None, num_rows: int) -> Tensor:
     count = num_rows if places is None else places.numel()
     gaps = np.empty(0, np.uint8)
     if places is not None and count < num_rows:
-        skipped = np.diff(places.cpu().numpy(), prepend=-1) - 1  # (k,)
-        ends = (skipped // _CONTINUES + 1).cumsum() - 1  # index of each gap's last byte
+        gap_sizes = np.diff(places.cpu().numpy(), prepend=-1) - 1  # (k,)
+        ends = (gap_sizes // _CONTINUES + 1).cumsum() - 1  # index of each gap's last byte
         gaps = np.full(int(ends[-1]) + 1 if count else 0, _CONTINUES, np.uint8)
         # All bytes of a gap are 255 except the last, which has the remainder and is below 255.
-        gaps[ends] = skipped % _CONTINUES
-    encoded = np.zeros(_aligned(_HEAD + gaps.size), np.uint8)  # [rows, gap bytes][gaps][padding]
+        gaps[ends] = gap_sizes % _CONTINUES
+    index_bytes = np.zeros(_aligned(_HEAD + gaps.size), np.uint8)  # [rows, gap bytes][gaps][padding]
     # Little-endian on every machine, as `decode_row_index` reads them.
-    encoded[:_HEAD] = np.array([count, gaps.size], "<u4").view(np.uint8)
-    encoded[_HEAD : _HEAD + gaps.size] = gaps
-    return torch.from_numpy(encoded)
+    index_bytes[:_HEAD] = np.array([count, gaps.size], "<u4").view(np.uint8)
+    index_bytes[_HEAD : _HEAD + gaps.size] = gaps
+    return torch.from_numpy(index_bytes)
 
 
 def decode_row_index(segment: Tensor, num_rows: int) -> tuple[Tensor | None, int]:

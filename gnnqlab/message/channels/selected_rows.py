@@ -63,24 +63,24 @@ class SelectedRows(AllRowsOfRoute):
     ) -> Outgoing:
         if not layout.num_bytes:
             return Outgoing(x, route.rows, route.ids, None, buffer)
-        held = self._held_of("send", route, x, layout.columns)  # None at first: then every row is sent
+        copies = self._held_of("send", route, x, layout.columns)  # None at first: then every row is sent
         self.epsilon = self._chooser.epsilon
-        places, changes = (None, None) if held is None else self.choose(x, route.rows, held)
+        places, changes = (None, None) if copies is None else self.choose(x, route.rows, copies)
         index_bytes = encode_row_index(places, route.num_rows)  # (head,) uint8
-        head, fresh = index_bytes.numel(), held is None
-        held = self.held["send", route.peer]
+        head, is_new = index_bytes.numel(), copies is None
+        copies = self.held["send", route.peer]
         places = all_places(route.num_rows, x) if places is None else places  # (k,) int64, ascending
         # The layout of the sent rows only; the receiver derives it from the positions at the front of the message.
-        sent = codec.layout(_widths_of(widths, places), places.numel(), layout.columns)
-        segment = buffer[: head + sent.num_bytes]  # [positions][parameters][payload]
+        sent_layout = codec.layout(_widths_of(widths, places), places.numel(), layout.columns)
+        segment = buffer[: head + sent_layout.num_bytes]  # [positions][parameters][payload]
         segment[:head] = index_bytes.to(x.device)
         rows, ids = route.rows[places], route.ids[places]  # (n,) -> (k,)
         if self._chooser.differences:
             # The codec encodes ``changes``, numbered from 0, in place of rows of x.
             if changes is None:
-                changes = x.index_select(0, rows).sub_(held if fresh else held.index_select(0, places))  # (k, D)
+                changes = x.index_select(0, rows).sub_(copies if is_new else copies.index_select(0, places))  # (k, D)
             x, rows = changes, all_places(places.numel(), x)
-        return Outgoing(x, rows, ids, sent, segment, head, places)
+        return Outgoing(x, rows, ids, sent_layout, segment, head, places)
 
     def encoded(self, message: Outgoing, route: Route, codec: Codec, noise: Noise) -> None:
         """Apply the decoded message to the sender's record of the receiver's copy."""
@@ -88,12 +88,12 @@ class SelectedRows(AllRowsOfRoute):
         assert layout is not None and message.places is not None
         # Decode the message instead of copying the rows: the receiver only has the rounded values.
         places, ids = layout.to_wire_order(message.places), layout.to_wire_order(message.ids)
-        held, adds_differences, body = (
+        copies, adds_differences, body = (
             self.held["send", route.peer],
             self._chooser.differences,
             message.segment[message.head :],
         )
-        codec.decode(body, layout, held, places, accumulate=adds_differences, ids=ids, noise=noise)
+        codec.decode(body, layout, copies, places, accumulate=adds_differences, ids=ids, noise=noise)
 
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the positions of the rows to send, and their differences if the chooser computes them in one pass."""
@@ -123,9 +123,9 @@ class SelectedRows(AllRowsOfRoute):
             advice = "its bytes were changed in transit, or the workers disagree about rows"
             raise headers.expected[route.peer].refusal("places", "rows of its route", error, advice) from error
         places = all_places(route.num_rows, segment) if places is None else places.to(segment.device)
-        received = codec.layout(_widths_of(widths, places), places.numel(), layout.columns)  # k rows
-        body = segment[: begin + received.num_bytes]  # the buffer may be longer than the message
-        return Contents(received, body, body[begin:], places)
+        received_layout = codec.layout(_widths_of(widths, places), places.numel(), layout.columns)  # k rows
+        body = segment[: begin + received_layout.num_bytes]  # the buffer may be longer than the message
+        return Contents(received_layout, body, body[begin:], places)
 
     def put(
         self,
@@ -142,19 +142,19 @@ class SelectedRows(AllRowsOfRoute):
             return out
         if not again:  # decoding a message twice must not add its differences twice
             self._held_of("receive", route, out, contents.layout.columns)
-            held, layout = self.held["receive", route.peer], contents.layout
+            copies, layout = self.held["receive", route.peer], contents.layout
             places, ids = contents.of_rows(all_places(route.num_rows, out)), contents.of_rows(route.ids)
             adds_differences = self._chooser.differences
-            codec.decode(contents.encoded, layout, held, places, accumulate=adds_differences, ids=ids, noise=noise)
-        held = self.held["receive", route.peer]
+            codec.decode(contents.encoded, layout, copies, places, accumulate=adds_differences, ids=ids, noise=noise)
+        copies = self.held["receive", route.peer]
         # All rows of the route are delivered: those just received, and copies of the skipped ones.
-        return out.index_add_(0, route.rows, held) if accumulate else out.index_copy_(0, route.rows, held)
+        return out.index_add_(0, route.rows, copies) if accumulate else out.index_copy_(0, route.rows, copies)
 
     def _held_of(self, side: str, route: Route, like: Tensor, columns: int) -> Tensor | None:
         """Return the stored copy of a route; for a new route store zeros and return ``None``."""
-        held = self.held.get((side, route.peer))
-        if held is not None and held.shape == (route.num_rows, columns):
-            return held
+        copies = self.held.get((side, route.peer))
+        if copies is not None and copies.shape == (route.num_rows, columns):
+            return copies
         self.held[side, route.peer] = like.new_zeros(route.num_rows, columns)  # (n, D)
         return None
 

@@ -179,8 +179,8 @@ class Codec(AxisPart):
         put = out.index_add_ if accumulate else out.index_copy_
         for part in equal_rows(layout, segment, self.param_bytes):  # one bit-width after another
             row_noise = _noise_of(self, None if ids is None else ids[part.rows], noise)
-            decoded = torch.as_tensor(self.decode_rows(part.read(), part.bits, row_noise))  # (n, B) uint8 -> (n, D)
-            put(0, rows[part.rows], decoded.to(out.dtype))
+            values = torch.as_tensor(self.decode_rows(part.read(), part.bits, row_noise))  # (n, B) uint8 -> (n, D)
+            put(0, rows[part.rows], values.to(out.dtype))
 
 
 def _noise_of(codec: Codec, ids: Tensor | None, noise: Noise | None) -> RowNoise | None:
@@ -249,15 +249,15 @@ class PartCodec(Codec, ABC):
         Raises:
             NonFiniteRow: if a row holds NaN or Inf, or its statistics overflow.
         """
-        noted = self.notes(x, rows)  # (n,) or (n, K) float32
+        statistics = self.notes(x, rows)  # (n,) or (n, K) float32
         for part in layout.parts(self.separate_widths):
             # Views, so that the codec writes directly into the message.
-            own = self._part_rows(part, layout, segment, rows, ids)
+            part_rows = self._part_rows(part, layout, segment, rows, ids)
             try:
-                self.encode_part(own, x, noted[part.rows], noise)
+                self.encode_part(part_rows, x, statistics[part.rows], noise)
             except NonFiniteRow as error:  # its position counts within the part
                 raise NonFiniteRow(part.rows.start + error.position) from error
-        return noted
+        return statistics
 
     def decode(
         self,
@@ -293,6 +293,6 @@ def require_finite(rows: Tensor) -> None:
     if rows.is_cuda:
         note_non_finite(~torch.isfinite(rows).all(dim=1))
     elif not torch.isfinite(rows.sum()):  # one cheap pass first; a finite sum has finite terms
-        finite = torch.isfinite(rows).all(dim=1)
-        if not bool(finite.all()):
-            raise NonFiniteRow(int((~finite).nonzero()[0, 0]))
+        is_finite = torch.isfinite(rows).all(dim=1)
+        if not bool(is_finite.all()):
+            raise NonFiniteRow(int((~is_finite).nonzero()[0, 0]))

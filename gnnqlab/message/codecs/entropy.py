@@ -69,9 +69,9 @@ def code_entropies(layout: Layout, segment: Tensor) -> dict[int, float]:
     payload, entropies = layout.split(segment)[1], {}
     # Shares are ascending, rows of the message are widest first.
     for share in sorted(layout.shares, key=lambda share: share.bits, reverse=True):
-        own, payload = payload[: share.payload_bytes], payload[share.payload_bytes :]
-        if share.bits < EXACT and own.numel():
-            entropies[share.bits] = entropy_of(code_counts(own.view(share.rows, -1), share.bits, layout.columns))
+        body, payload = payload[: share.payload_bytes], payload[share.payload_bytes :]
+        if share.bits < EXACT and body.numel():
+            entropies[share.bits] = entropy_of(code_counts(body.view(share.rows, -1), share.bits, layout.columns))
     return entropies
 
 
@@ -94,13 +94,13 @@ def code_counts(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
     if 8 % bits:
         return torch.bincount(unpack(packed_mB, bits, columns).flatten(), minlength=1 << bits)
     # Count whole bytes with a histogram of 256 bins, then add each byte's count to the codes in it.
-    a_byte, whole = 8 // bits, columns * bits // 8
+    a_byte, border = 8 // bits, columns * bits // 8
     codes = unpack(torch.arange(256, dtype=torch.uint8, device=packed_mB.device)[:, None], bits, a_byte).long()
     counts = torch.zeros(1 << bits, dtype=torch.int64, device=packed_mB.device)  # (2^b,)
     # The last byte of a row may be padded: only its first codes count.
-    for packed, used in ((packed_mB[:, :whole], a_byte), (packed_mB[:, whole:], columns - whole * a_byte)):
-        byte_counts = torch.bincount(packed.flatten(), minlength=256)  # (256,)
-        counts.index_add_(0, codes[:, :used].flatten(), byte_counts.repeat_interleave(used))
+    for byte_block, num_codes in ((packed_mB[:, :border], a_byte), (packed_mB[:, border:], columns - border * a_byte)):
+        byte_counts = torch.bincount(byte_block.flatten(), minlength=256)  # (256,)
+        counts.index_add_(0, codes[:, :num_codes].flatten(), byte_counts.repeat_interleave(num_codes))
     return counts
 
 

@@ -276,9 +276,9 @@ def _exponent(x: Tensor) -> Tensor:
     return (x.contiguous().view(torch.int32) >> 23 & 255) - 127
 
 
-def _power(biased: Tensor) -> Tensor:
-    """Return ``2^(biased - 127)`` of integers in [0, 254], exactly; 0 gives the subnormal number 2^-127."""
-    return torch.where(biased == 0, 1 << 22, biased << 23).to(torch.int32).view(torch.float32)
+def _power(exponent: Tensor) -> Tensor:
+    """Return ``2^(exponent - 127)`` of integers in [0, 254], exactly; 0 gives the subnormal number 2^-127."""
+    return torch.where(exponent == 0, 1 << 22, exponent << 23).to(torch.int32).view(torch.float32)
 
 
 def _blocks(x_mD: Tensor, width: int) -> Tensor:

@@ -109,13 +109,13 @@ class LeastVariance(PartCodec):
 
         Rows are sorted by their error at 2 bits.
         """
-        wide = min_max(columns)
+        base = min_max(columns)
         order = ("of 2 bits", "of 1 bit", "of 4 bits", "range")
-        own = {"of 1 bit": 1, "of 2 bits": 2, "of 4 bits": 4}
+        width_of = {"of 1 bit": 1, "of 2 bits": 2, "of 4 bits": 4}
         # Bit-width -> factor of each squared statistic: 1 for the deviation recorded at this width, else of the range.
         shares = {
             width: tuple(
-                float(own[name] == width) if name in own else wide.unit * wide.shares[width][0] * (width > 4)
+                float(width_of[name] == width) if name in width_of else base.unit * base.shares[width][0] * (width > 4)
                 for name in order
             )
             for width in self.widths
@@ -134,15 +134,15 @@ class LeastVariance(PartCodec):
             NonFiniteRow: if a row holds NaN or Inf, or its range, or a sum of its elements where it is rotated,
                 overflows.
         """
-        noted = super().encode(x, rows, ids, layout, segment, noise)  # (n, 5): errors at 1, 2, 4 bits, norm, range
-        assert noted is not None
-        return torch.cat([least_errors(noted, layout.columns)[:, [1, 0, 2]], noted[:, 4:]], dim=1)  # (n, 5) -> (n, 4)
+        notes = super().encode(x, rows, ids, layout, segment, noise)  # (n, 5): errors at 1, 2, 4 bits, norm, range
+        assert notes is not None
+        return torch.cat([least_errors(notes, layout.columns)[:, [1, 0, 2]], notes[:, 4:]], dim=1)  # (n, 5) -> (n, 4)
 
     def notes(self, x: Tensor, rows: Tensor) -> Tensor:
         """Compute the errors of rows in each code, ``(n, 5)``, which determine the code of a row."""
-        noted = torch.empty(rows.numel(), NOTED, device=x.device)  # (n, 5) float32
-        row_errors(x, rows, noted)
-        return noted
+        statistics = torch.empty(rows.numel(), NOTED, device=x.device)  # (n, 5) float32
+        row_errors(x, rows, statistics)
+        return statistics
 
     def rotated(self, segment: Tensor, layout: Layout) -> Tensor:
         """Return a mask of the rotated rows among those of 1, 2 and 4 bits, bool, in wire order."""
@@ -160,30 +160,30 @@ class LeastVariance(PartCodec):
             words.zero_()
             return
         # Both errors are known before a code is drawn, so the choice does not depend on the noise and adds no bias.
-        rotated, key = by_rotation(noted, part.bits, x.shape[1]), noise.key(self.noise)
-        for subset in _split(~rotated):
+        is_rotated, key = by_rotation(noted, part.bits, x.shape[1]), noise.key(self.noise)
+        for subset in _split(~is_rotated):
             # Encode the rows of this kind where they are in the payload of the whole part.
-            own, (bits, offsets) = rows[subset], _places(part, subset, x.shape[1])
+            pick, (bits, offsets) = rows[subset], _places(part, subset, x.shape[1])
             # Z and S in bfloat16 fill one 32-bit word; S is not negative, so the sign bit of the word stays 0.
-            params = torch.empty(own.numel(), 2, dtype=torch.bfloat16, device=x.device)
+            params = torch.empty(pick.numel(), 2, dtype=torch.bfloat16, device=x.device)
             with _numbered(subset):
-                encode_rows(x, own, ids[subset], bits, offsets, payload, params, ranges=None, **key)
+                encode_rows(x, pick, ids[subset], bits, offsets, payload, params, ranges=None, **key)
             words[subset] = params.view(torch.int32)[:, 0]
-        for subset in _split(rotated):
-            own, (bits, offsets) = rows[subset], _places(part, subset, x.shape[1])
-            scales, spreads = torch.empty(own.numel(), device=x.device), torch.empty(own.numel(), 2, device=x.device)
+        for subset in _split(is_rotated):
+            pick, (bits, offsets) = rows[subset], _places(part, subset, x.shape[1])
+            scales, spreads = torch.empty(pick.numel(), device=x.device), torch.empty(pick.numel(), 2, device=x.device)
             with _numbered(subset):
                 encode_rotated(
-                    x, own, ids[subset], bits, offsets, payload, scales, spreads, rotations=self.rotations, **key
+                    x, pick, ids[subset], bits, offsets, payload, scales, spreads, rotations=self.rotations, **key
                 )
             # The sign bit marks a rotated row, because its scale is positive.
             words[subset] = scales.view(torch.int32) | _SIGN
         # Rewrite constant rows, which were just rotated: their scale is the magnitude, their first code the sign.
-        for subset in _split(noted[:, 3] == 0, whole=False):
-            first, magnitude = _starts(part, subset, x.shape[1]), words[subset] & ~_SIGN
-            negative = (payload[first] & 1).to(torch.int32) * _SIGN
-            words[subset] = negative | _EXPONENT | (magnitude >> 8)
-            payload[first] = (magnitude & 0xFF).to(torch.uint8)
+        for subset in _split(noted[:, 3] == 0, views=False):
+            first_bytes, magnitude = _starts(part, subset, x.shape[1]), words[subset] & ~_SIGN
+            sign_bits = (payload[first_bytes] & 1).to(torch.int32) * _SIGN
+            words[subset] = sign_bits | _EXPONENT | (magnitude >> 8)
+            payload[first_bytes] = (magnitude & 0xFF).to(torch.uint8)
 
     def decode_part(self, part: PartRows, out: Tensor, noise: Noise | None, *, accumulate: bool) -> None:
         if part.width not in ERROR_WIDTHS:
@@ -194,22 +194,22 @@ class LeastVariance(PartCodec):
             return
         assert ids is not None and noise is not None
         # All ones in the exponent mean NaN or Inf, which no scale can be, so this value can mark constant rows.
-        constant, rotated = (words & _EXPONENT) == _EXPONENT, _is_rotated(words)  # (m,) bool
-        for subset in _split(~(constant | rotated)):
+        is_constant, is_rotated = (words & _EXPONENT) == _EXPONENT, _is_rotated(words)  # (m,) bool
+        for subset in _split(~(is_constant | is_rotated)):
             bits, offsets = _places(part, subset, out.shape[1])
             params = words[subset].view(torch.bfloat16).view(-1, 2)  # (rows,) int32 -> (rows, 2): Z and S
             decode_rows(payload, params, bits, offsets, out, rows[subset], accumulate=accumulate)
-        for subset in _split(rotated):
+        for subset in _split(is_rotated):
             bits, offsets = _places(part, subset, out.shape[1])
             scales = (words[subset] & ~_SIGN).view(torch.float32)
             decode_rotated(
                 payload, scales, bits, offsets, out, rows[subset], ids[subset], accumulate=accumulate,
                 rotations=self.rotations, **noise.key(self.noise),
             )  # fmt: skip
-        for subset in _split(constant, whole=False):
+        for subset in _split(is_constant, views=False):
             # 23 bits of the magnitude are in the word, the lowest 8 in the first payload byte.
-            last = payload[_starts(part, subset, out.shape[1])].to(torch.int32)
-            magnitude = ((words[subset] & _MANTISSA) << 8 | last).view(torch.float32)
+            low_bytes = payload[_starts(part, subset, out.shape[1])].to(torch.int32)
+            magnitude = ((words[subset] & _MANTISSA) << 8 | low_bytes).view(torch.float32)
             values = torch.where(words[subset] < 0, -magnitude, magnitude)[:, None].expand(-1, out.shape[1])
             (out.index_add_ if accumulate else out.index_copy_)(0, rows[subset], values)
 
@@ -235,12 +235,12 @@ def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:
         >>> by_rotation(noted, torch.tensor([1, 1]), 256).tolist()
         [False, True]
     """
-    less = _rotates(noted, columns)
+    is_smaller = _rotates(noted, columns)
     if isinstance(bits, int):
-        return less[:, ERROR_WIDTHS.index(bits)] | (noted[:, 3] == 0)
+        return is_smaller[:, ERROR_WIDTHS.index(bits)] | (noted[:, 3] == 0)
     # Select in each row the comparison at its own bit-width.
     of_width = torch.stack([bits == each for each in ERROR_WIDTHS], dim=1)  # (n,) -> (n, 3) bool
-    return (less & of_width).any(1) | (noted[:, 3] == 0)
+    return (is_smaller & of_width).any(1) | (noted[:, 3] == 0)
 
 
 def least_errors(noted: Tensor, columns: int) -> Tensor:
@@ -261,16 +261,16 @@ def _is_rotated(words: Tensor) -> Tensor:
     return (words < 0) & ((words & _EXPONENT) != _EXPONENT)
 
 
-def _rotates(noted: Tensor, columns: int) -> Tensor:
+def _rotates(statistics: Tensor, columns: int) -> Tensor:
     """Return a mask of the rows with a smaller error by rotation at 1, 2 and 4 bits, bool ``(n, 3)``."""
-    # The factor compares squared errors, ``noted`` has their roots.
-    sure = SURE.get(columns, 1.25) if columns < SHORT else 1.0
-    return _rotated_errors(noted, columns) * sure**0.5 < noted[:, :3]
+    # The factor compares squared errors, ``statistics`` has their roots.
+    margin = SURE.get(columns, 1.25) if columns < SHORT else 1.0
+    return _rotated_errors(statistics, columns) * margin**0.5 < statistics[:, :3]
 
 
-def _rotated_errors(noted: Tensor, columns: int) -> Tensor:
+def _rotated_errors(statistics: Tensor, columns: int) -> Tensor:
     """Return the standard deviation of rotated codes at 1, 2 and 4 bits, ``(n, 3)``."""
-    return noted[:, 3:4] * _rotated_shares(columns, noted.device)  # (n, 1) norms times (3,) -> (n, 3)
+    return statistics[:, 3:4] * _rotated_shares(columns, statistics.device)  # (n, 1) norms times (3,) -> (n, 3)
 
 
 @functools.cache
@@ -279,11 +279,11 @@ def _rotated_shares(columns: int, device: torch.device) -> Tensor:
     return torch.tensor(shares, device=device).sqrt()  # relative error of the square -> (3,) of the norm
 
 
-def _split(mask: Tensor, *, whole: bool = True) -> Iterator[Any]:
-    """Yield the positions of the chosen rows, if any; if all are chosen and ``whole``, a slice, which avoids copies."""
+def _split(mask: Tensor, *, views: bool = True) -> Iterator[Any]:
+    """Yield the positions of the chosen rows, if any; if all are chosen and ``views``, a slice, which avoids copies."""
     places = mask.nonzero()[:, 0]  # (m,) bool -> (k,) int64; synchronizes a GPU
     if places.numel():
-        yield slice(None) if whole and places.numel() == mask.numel() else places
+        yield slice(None) if views and places.numel() == mask.numel() else places
 
 
 def _places(part: PartRows, subset: Any, columns: int) -> tuple[int | Tensor, Tensor | None]:

@@ -79,10 +79,10 @@ class Rotated(PartCodec):
 
         Rows of larger bit-widths have min-max codes, whose variance depends on the range (AdaQP Theorem 1).
         """
-        wide = self._wide.row_variance(columns)
+        base = self._wide.row_variance(columns)
         # Factors of the squared norm and of the squared range, of which each bit-width uses one.
         shares = {width: (relative_error(width, columns), 0.0) for width in ROTATED_WIDTHS}
-        shares |= {width: (0.0, wide.unit * wide.shares[width][0]) for width in self.widths if width not in shares}
+        shares |= {width: (0.0, base.unit * base.shares[width][0]) for width in self.widths if width not in shares}
         return RowVariance(1.0, shares, ("norm", "range"))
 
     def notes(self, x: Tensor, rows: Tensor) -> Tensor:

@@ -107,8 +107,8 @@ class Spikes(PartCodec):
             noted.copy_(_range(rest))
             return
         ends, units, places, values = part.params
-        every = torch.arange(rest.shape[0], device=x.device)  # (m,): the rest is a copy with rows numbered from 0
-        self._base_codec.encode_part(replace(part, params=ends, rows=every), rest, noted, noise)
+        all_rows = torch.arange(rest.shape[0], device=x.device)  # (m,): the rest is a copy with rows numbered from 0
+        self._base_codec.encode_part(replace(part, params=ends, rows=all_rows), rest, noted, noise)
         # The views are slices of the message, so copying into them writes it.
         units.copy_(part_units)
         values.copy_(part_values)
@@ -126,17 +126,17 @@ class Spikes(PartCodec):
     def part_parameters(self, layout: Layout, segment: Tensor, part: Part) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return views of (Z, S), U, positions and values of a part; a message stores each of them contiguously."""
         # Rows of 32 bits come first in wire order and have no parameters.
-        exact, spikes = layout.rows_of(32), self._count(layout.columns)
-        count = layout.num_rows - exact
+        num_exact, spikes = layout.rows_of(32), self._count(layout.columns)
+        count = layout.num_rows - num_exact
         # Each kind is contiguous, widest type first, so that every view is aligned to its type.
         ends = [8 * count, 4 * count, 2 * count * spikes, 2 * count * spikes]
         params, units, places, values = layout.split(segment)[0].split(ends)
-        own = slice(0, 0) if part.width == 32 else slice(part.rows.start - exact, part.rows.stop - exact)
+        part_slice = slice(0, 0) if part.width == 32 else slice(part.rows.start - num_exact, part.rows.stop - num_exact)
         return (
-            params.view(torch.float32).view(count, 2)[own],
-            units.view(torch.float32)[own],
-            places.view(torch.int16).view(count, spikes)[own],
-            values.view(torch.float16).view(count, spikes)[own],
+            params.view(torch.float32).view(count, 2)[part_slice],
+            units.view(torch.float32)[part_slice],
+            places.view(torch.int16).view(count, spikes)[part_slice],
+            values.view(torch.float16).view(count, spikes)[part_slice],
         )
 
 
@@ -157,8 +157,8 @@ def split_spikes(x_mD: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tens
         ([[1.0, 2.0, 3.0]], [8.0], [[1]], [[-1.375]])
     """
     if count == 0:
-        none = x_mD.new_empty(x_mD.shape[0], 0)
-        return x_mD, x_mD.new_zeros(x_mD.shape[0]), none.long(), none.half()
+        no_spikes = x_mD.new_empty(x_mD.shape[0], 0)
+        return x_mD, x_mD.new_zeros(x_mD.shape[0]), no_spikes.long(), no_spikes.half()
     places_mK = x_mD.abs().topk(count, dim=1, sorted=False).indices  # (m, D) -> (m, K)
     spikes_mK = x_mD.gather(1, places_mK)
     # Overwrite the spikes in place, to take minimum and maximum of the rest without a copy.

@@ -107,11 +107,11 @@ def encode_32(x: Tensor, rows: Tensor, payload: Tensor, ranges: Tensor) -> None:
         ranges.zero_()
         return
     torch.sub(gathered_nD.amax(1), gathered_nD.amin(1), out=ranges)  # (n, D) -> (n,)
-    finite = torch.isfinite(ranges)  # NaN and Inf in a row make its range NaN or Inf
-    if finite.is_cuda:
-        note_non_finite(~finite)
-    elif not bool(finite.all()):
-        raise NonFiniteRow(int((~finite).nonzero()[0, 0]))
+    is_finite = torch.isfinite(ranges)  # NaN and Inf in a row make its range NaN or Inf
+    if is_finite.is_cuda:
+        note_non_finite(~is_finite)
+    elif not bool(is_finite.all()):
+        raise NonFiniteRow(int((~is_finite).nonzero()[0, 0]))
 
 
 def decode_32(payload: Tensor, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:

@@ -99,10 +99,10 @@ class Header:
         if came[:-8] == self.pack()[:-8]:  # all but the checksum
             return int(checksum)
         # Direction and round share a word: the lowest bit is the direction.
-        found = replace(Header(_DIRECTIONS[direction & 1], *numbers), round=direction >> 1)
+        received_header = replace(Header(_DIRECTIONS[direction & 1], *numbers), round=direction >> 1)
         for name, advice in _ADVICE.items():
-            if getattr(found, name) != getattr(self, name):
-                raise self.refusal(name, getattr(self, name), getattr(found, name), advice)
+            if getattr(received_header, name) != getattr(self, name):
+                raise self.refusal(name, getattr(self, name), getattr(received_header, name), advice)
         raise AssertionError("headers that differ differ in a field")
 
     def refusal(self, what: str, expected: object, found: object, advice: str) -> UnexpectedMessage:
@@ -155,8 +155,8 @@ class Headers:
     def seal(self, peer: int, body: Tensor, device: torch.device | str = "cpu") -> Tensor:
         """Pack the header for a peer with the checksum of the body."""
         # A bytearray, because a tensor must not share the memory of immutable bytes.
-        packed = bytearray(self.sent[peer].pack(checksum(body)))
-        self.send[peer] = torch.frombuffer(packed, dtype=torch.uint8).to(device)  # (SIZE,) uint8
+        header_bytes = bytearray(self.sent[peer].pack(checksum(body)))
+        self.send[peer] = torch.frombuffer(header_bytes, dtype=torch.uint8).to(device)  # (SIZE,) uint8
         return self.send[peer]
 
     def receive_on(self, device: torch.device) -> None:
@@ -182,11 +182,11 @@ class Headers:
         Raises:
             UnexpectedMessage: if they differ.
         """
-        found = checksum(body)
-        if found != self._sums[peer]:
-            expected = f"{self._sums[peer]:#018x}"
+        body_sum = checksum(body)
+        if body_sum != self._sums[peer]:
+            expected_sum = f"{self._sums[peer]:#018x}"
             advice = "its bytes were changed in transit, or its buffer was overwritten while it was sent"
-            raise self.expected[peer].refusal("checksum", expected, f"{found:#018x}", advice)
+            raise self.expected[peer].refusal("checksum", expected_sum, f"{body_sum:#018x}", advice)
 
 
 def checksum(body: Tensor) -> int:
@@ -204,21 +204,21 @@ def checksum(body: Tensor) -> int:
     """
     # Whole rows of lanes first, then the words of the last, incomplete row, then the last bytes.
     words = body.numel() // 4
-    whole = words // _LANES * _LANES  # words in complete rows of lanes
+    full_words = words // _LANES * _LANES  # words in complete rows of lanes
     lanes = np.zeros(_LANES, np.int32)  # 32-bit sums wrap around, which loses no single changed byte
     if body.is_cuda:  # sum on the device; only the lanes are copied
-        lanes += body[: 4 * whole].view(torch.int32).view(-1, _LANES).sum(0, dtype=torch.int32).cpu().numpy()
-        rest = body[4 * whole :].cpu().numpy()
+        lanes += body[: 4 * full_words].view(torch.int32).view(-1, _LANES).sum(0, dtype=torch.int32).cpu().numpy()
+        tail = body[4 * full_words :].cpu().numpy()
     else:
         data = body.numpy()
-        if whole:
-            np.add.reduce(data[: 4 * whole].view(np.int32).reshape(-1, _LANES), 0, dtype=np.int32, out=lanes)
-        rest = data[4 * whole :]
-    lanes[: words - whole] += rest[: 4 * (words - whole)].view(np.int32)
+        if full_words:
+            np.add.reduce(data[: 4 * full_words].view(np.int32).reshape(-1, _LANES), 0, dtype=np.int32, out=lanes)
+        tail = data[4 * full_words :]
+    lanes[: words - full_words] += tail[: 4 * (words - full_words)].view(np.int32)
     # The last 0 to 3 bytes do not fill a word; their number is appended, so that trailing zeros count.
-    last = int.from_bytes(rest[4 * (words - whole) :].tobytes() + bytes([body.numel() % 4]), "little")
+    tail_word = int.from_bytes(tail[4 * (words - full_words) :].tobytes() + bytes([body.numel() % 4]), "little")
     # Odd factors are invertible modulo 2^64, so a change of one lane, or of the last bytes, changes the sum.
-    return (int(np.dot(lanes.astype(np.int64), _WEIGHTS)) + last * 0x9E3779B97F4A7C15) % 2**64
+    return (int(np.dot(lanes.astype(np.int64), _WEIGHTS)) + tail_word * 0x9E3779B97F4A7C15) % 2**64
 
 
 def run_number(*what: str) -> int:

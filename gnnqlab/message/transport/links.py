@@ -28,8 +28,8 @@ def sizes_up_to(largest: int) -> tuple[int, ...]:
         >>> sizes_up_to(80_000), sizes_up_to(10**9) == SIZES
         ((625, 10000, 80000), True)
     """
-    top = min(max(largest, _LEAST), SIZES[-1])
-    return tuple(top * size // SIZES[-1] for size in SIZES)  # the proportions of SIZES
+    largest_size = min(max(largest, _LEAST), SIZES[-1])
+    return tuple(largest_size * size // SIZES[-1] for size in SIZES)  # the proportions of SIZES
 
 
 def held_bytes(sizes: tuple[int, ...]) -> int:
@@ -78,10 +78,10 @@ def time_transfers(
         source, target = (rank - k) % workers, (rank + k) % workers  # every worker has one sender and one receiver
         dist.barrier()  # once per round: later, each transfer synchronizes a worker with both of its neighbours
         for size in sizes:
-            outgoing, incoming = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
+            send_buffer, receive_buffer = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
             # Repeated, because single times vary.
             for _ in range(repeats):
-                transfer = transport.post({target: outgoing}, {source: incoming})
+                transfer = transport.post({target: send_buffer}, {source: receive_buffer})
                 transfer.wait()
                 times.setdefault(source, []).append((size, transfer.seconds[source]))
     return times

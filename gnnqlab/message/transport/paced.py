@@ -108,8 +108,8 @@ class Paced:
     def prepost(self, receive: Mapping[int, Tensor], headers: Headers | None = None) -> Expected | None:
         """Prepost the receives of an exchange, if the wrapped transport can."""
         prepost = getattr(self._transport, "prepost", None)
-        expected: Expected | None = None if prepost is None else prepost(receive, headers)
-        return expected
+        expected_receives: Expected | None = None if prepost is None else prepost(receive, headers)
+        return expected_receives
 
     def post(
         self,

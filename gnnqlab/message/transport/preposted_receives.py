@@ -48,14 +48,14 @@ def prepost(receive: Buffers, headers: Headers | None, group: dist.ProcessGroup 
     """
     if any(buffer.is_cuda for buffer in receive.values()) or dist.get_backend(group) != "gloo":
         return None
-    expected = Expected(receive, headers)
+    expected_receives = Expected(receive, headers)
     for peer, buffer in receive.items():
         if buffer.numel():
             tag = 0 if headers is None else headers.expected[peer].tag  # matches the body of this exchange only
             work = dist.irecv(buffer, group=group, group_src=peer, tag=tag)
             if work is not None:
-                expected.works[peer] = work
-    return expected
+                expected_receives.works[peer] = work
+    return expected_receives
 
 
 class PrepostingChannel(Protocol):

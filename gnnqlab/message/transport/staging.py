@@ -89,17 +89,17 @@ class Staged:
         if not self.copies:
             return
         for peer, target in self._targets.items():
-            received = self.receive[peer]  # shorter than its target if the message size was exchanged
-            target[: received.numel()].copy_(received, non_blocking=True)
+            received_bytes = self.receive[peer]  # shorter than its target if the message size was exchanged
+            target[: received_bytes.numel()].copy_(received_bytes, non_blocking=True)
         event = _event(_device(self._targets))  # buffers return to the pool now, but are reused only after it
         for buffer in self._host_buffers:
             self._host.give(buffer, event)
         self._host_buffers = []
 
     def _like(self, buffer: Tensor) -> Tensor:
-        whole = self._host.take(buffer.numel())
-        self._host_buffers.append(whole)
-        return whole[: buffer.numel()]  # (bytes,) uint8
+        host_buffer = self._host.take(buffer.numel())
+        self._host_buffers.append(host_buffer)
+        return host_buffer[: buffer.numel()]  # (bytes,) uint8
 
 
 def through_host(device: torch.device, group: dist.ProcessGroup | None) -> bool:
@@ -109,7 +109,7 @@ def through_host(device: torch.device, group: dist.ProcessGroup | None) -> bool:
 
 def _device(*buffers: Buffers) -> torch.device:
     """Return the device of the buffers; those of one exchange share it."""
-    return next((buffer.device for several in buffers for buffer in several.values()), torch.device("cpu"))
+    return next((buffer.device for peer_buffers in buffers for buffer in peer_buffers.values()), torch.device("cpu"))
 
 
 def _event(device: torch.device) -> Any:

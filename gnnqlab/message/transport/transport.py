@@ -102,14 +102,14 @@ class Direct:
         bounded: bool = False,
         expected: Expected | None = None,
     ) -> Transfer:
-        staged = Staged(send, receive, headers, self._host, self.group)
-        rounds = [_Round(tuple(staged.receive), tuple(staged.send))]  # a single round: all peers at once
+        staging = Staged(send, receive, headers, self._host, self.group)
+        rounds = [_Round(tuple(staging.receive), tuple(staging.send))]  # a single round: all peers at once
         # A wait on NCCL only queues on a stream, so a thread would measure nothing.
-        watcher = self._watcher if staged.on_host else None
-        transfer = _PeerTransfer(staged, rounds, watcher=watcher, expected=expected)
+        watcher = self._watcher if staging.on_host else None
+        transfer = _PeerTransfer(staging, rounds, watcher=watcher, expected=expected)
         if bounded:
-            _learn_sizes(staged, self.workers)
-        if not staged.copies:  # else `start` posts, after the copies to host memory
+            _learn_sizes(staging, self.workers)
+        if not staging.copies:  # else `start` posts, after the copies to host memory
             transfer.post_round()
         return transfer
 
@@ -124,19 +124,19 @@ class Ring:
     def post(
         self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
     ) -> Transfer:
-        staged = Staged(send, receive, headers, self._host, self.group)
-        transfer = _PeerTransfer(staged, [self._round(k, staged) for k in range(1, self.workers)])
+        staging = Staged(send, receive, headers, self._host, self.group)
+        transfer = _PeerTransfer(staging, [self._round(k, staging) for k in range(1, self.workers)])
         if bounded:
-            _learn_sizes(staged, self.workers)
-        if not staged.copies:
+            _learn_sizes(staging, self.workers)
+        if not staging.copies:
             transfer.post_round()
         return transfer
 
-    def _round(self, k: int, staged: Staged) -> _Round:
+    def _round(self, k: int, staging: Staged) -> _Round:
         source, target = (self.rank - k) % self.workers, (self.rank + k) % self.workers
         return _Round(
-            (source,) if source in staged.receive else (),
-            (target,) if target in staged.send else (),
+            (source,) if source in staging.receive else (),
+            (target,) if target in staging.send else (),
         )
 
 
@@ -163,7 +163,7 @@ class _PeerTransfer(Transfer):
 
     def __init__(
         self,
-        staged: Staged,
+        staging: Staged,
         rounds: Sequence[_Round],
         *,
         bodies: bool = True,
@@ -172,8 +172,8 @@ class _PeerTransfer(Transfer):
     ) -> None:
         super().__init__()
         self._expected = {} if expected is None else expected.works
-        self._staged, self._rounds, self._bodies, self._watcher = staged, rounds, bodies, watcher
-        self._joint = staged.backend == "nccl"
+        self._staged, self._rounds, self._bodies, self._watcher = staging, rounds, bodies, watcher
+        self._joint = staging.backend == "nccl"
         self._next = 0
         self._works: list[dist.Work] = []
         self._watched: Future[None] | None = None
@@ -188,8 +188,8 @@ class _PeerTransfer(Transfer):
         """Post the next round: receives, then bodies, then headers of the sent messages."""
         if self._next == len(self._rounds):
             return
-        round_, staged, headers = self._rounds[self._next], self._staged, self._staged.headers
-        group = staged.group
+        round_, staging, headers = self._rounds[self._next], self._staged, self._staged.headers
+        group = staging.group
         self._next += 1
         if self._joint:
             self._works = self._posted_jointly(round_)
@@ -201,14 +201,14 @@ class _PeerTransfer(Transfer):
                 works.append(dist.irecv(headers.receive[peer], group=group, group_src=peer, tag=TAG))
             if self._bodies:
                 tag = 0 if headers is None else headers.expected[peer].tag
-                expected = self._expected.get(peer)
-                works.append(expected or dist.irecv(staged.receive[peer], group=group, group_src=peer, tag=tag))
+                expected_work = self._expected.get(peer)
+                works.append(expected_work or dist.irecv(staging.receive[peer], group=group, group_src=peer, tag=tag))
         for peer in round_.targets if self._bodies else ():
             tag = 0 if headers is None else headers.sent[peer].tag
-            works.append(dist.isend(staged.send[peer], group=group, group_dst=peer, tag=tag))
+            works.append(dist.isend(staging.send[peer], group=group, group_dst=peer, tag=tag))
         for peer in round_.targets if headers is not None else ():
             assert headers is not None
-            header = headers.seal(peer, staged.send[peer])  # compute the checksum while the body is being sent
+            header = headers.seal(peer, staging.send[peer])  # compute the checksum while the body is being sent
             works.append(dist.isend(header, group=group, group_dst=peer, tag=TAG))
         self._works = [work for work in works if work is not None]
         if self._watcher is not None:
@@ -216,20 +216,20 @@ class _PeerTransfer(Transfer):
 
     def _posted_jointly(self, round_: _Round) -> list[dist.Work]:
         """Post a round as one NCCL group; separate NCCL sends and receives could deadlock."""
-        staged, headers = self._staged, self._staged.headers
+        staging, headers = self._staged, self._staged.headers
         operations = []
 
         def post(verb: Callable[..., object], buffer: Tensor, peer: int, tag: int = 0) -> None:
-            operations.append(dist.P2POp(verb, buffer, group=staged.group, tag=tag, group_peer=peer))
+            operations.append(dist.P2POp(verb, buffer, group=staging.group, tag=tag, group_peer=peer))
 
         # NCCL ignores tags and matches by order: header before body, at both ends.
         for peer in round_.sources:
             if headers is not None:
                 post(dist.irecv, headers.receive[peer], peer, TAG)
             if self._bodies:
-                post(dist.irecv, staged.receive[peer], peer)
+                post(dist.irecv, staging.receive[peer], peer)
         for peer in round_.targets:
-            body = staged.send[peer]
+            body = staging.send[peer]
             if headers is not None:
                 post(dist.isend, headers.seal(peer, body, body.device), peer, TAG)
             if self._bodies:
@@ -288,41 +288,41 @@ class AllToAll:
     def post(
         self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
     ) -> Transfer:
-        staged = Staged(send, receive, headers, self._host, self.group)
-        transfer = _AllToAllTransfer(self.workers, staged, bounded=bounded)
-        if not staged.copies:
+        staging = Staged(send, receive, headers, self._host, self.group)
+        transfer = _AllToAllTransfer(self.workers, staging, is_bounded=bounded)
+        if not staging.copies:
             transfer.start()
         return transfer
 
 
 class _AllToAllTransfer(Transfer):
-    def __init__(self, workers: int, staged: Staged, *, bounded: bool) -> None:
+    def __init__(self, workers: int, staging: Staged, *, is_bounded: bool) -> None:
         super().__init__()
-        self._workers, self._staged, self._bounded = workers, staged, bounded
+        self._workers, self._staged, self._bounded = workers, staging, is_bounded
         self._is_started = False
 
     def start(self) -> None:
         if self._is_started:
             return
         self._is_started = True
-        staged = self._staged
-        staged.ready()
-        if staged.headers is not None:
+        staging = self._staged
+        staging.ready()
+        if staging.headers is not None:
             # Headers first, point-to-point: a collective has no tags, and must not be posted with sizes that differ.
-            headers = _PeerTransfer(staged, [_Round(tuple(staged.receive), tuple(staged.send))], bodies=False)
+            headers = _PeerTransfer(staging, [_Round(tuple(staging.receive), tuple(staging.send))], bodies=False)
             headers.post_round()
             headers.finish_rounds()
         if self._bounded:
-            _learn_sizes(staged, self._workers, collective=True)
-        nothing = torch.empty(0, dtype=torch.uint8)  # this worker, and peers without rows, have empty parts
-        parts = [staged.send.get(peer, nothing) for peer in range(self._workers)]
-        device = next(iter(staged.send.values()), nothing).device
-        self._sizes = [staged.receive[peer].numel() if peer in staged.receive else 0 for peer in range(self._workers)]
+            _learn_sizes(staging, self._workers, collective=True)
+        empty_part = torch.empty(0, dtype=torch.uint8)  # this worker, and peers without rows, have empty parts
+        parts = [staging.send.get(peer, empty_part) for peer in range(self._workers)]
+        device = next(iter(staging.send.values()), empty_part).device
+        self._sizes = [staging.receive[peer].numel() if peer in staging.receive else 0 for peer in range(self._workers)]
         self._joined = torch.cat([part.to(device) for part in parts])  # (bytes to all peers,) uint8, in rank order
         self._received = torch.empty(sum(self._sizes), dtype=torch.uint8, device=device)
-        sent = [part.numel() for part in parts]
+        sent_sizes = [part.numel() for part in parts]
         self._work = dist.all_to_all_single(
-            self._received, self._joined, self._sizes, sent, group=staged.group, async_op=True
+            self._received, self._joined, self._sizes, sent_sizes, group=staging.group, async_op=True
         )
 
     def _finish(self) -> None:
@@ -334,21 +334,21 @@ class _AllToAllTransfer(Transfer):
         self._staged.land()
 
 
-def _learn_sizes(staged: Staged, workers: int, *, collective: bool = False) -> None:
+def _learn_sizes(staging: Staged, workers: int, *, collective: bool = False) -> None:
     """Exchange message sizes and shorten receive buffers to them, for collectives and NCCL.
 
     Point-to-point Gloo needs no sizes: it accepts a message shorter than its buffer.
     """
-    if not collective and staged.backend != "nccl":
+    if not collective and staging.backend != "nccl":
         return
     # NCCL exchanges the sizes in device memory; reading them synchronizes the device.
-    device = staged.device if staged.backend == "nccl" else torch.device("cpu")
-    sizes = [staged.send[peer].numel() if peer in staged.send else 0 for peer in range(workers)]
-    announced = torch.empty(workers, dtype=torch.int64, device=device)  # (P,) bytes from each worker
-    dist.all_to_all_single(announced, torch.tensor(sizes, device=device), group=staged.group)
-    for peer, size in enumerate(announced.tolist()):
-        if peer in staged.receive:
-            staged.receive[peer] = staged.receive[peer][:size]  # a view, so the message is still received in place
+    device = staging.device if staging.backend == "nccl" else torch.device("cpu")
+    sizes = [staging.send[peer].numel() if peer in staging.send else 0 for peer in range(workers)]
+    announced_sizes = torch.empty(workers, dtype=torch.int64, device=device)  # (P,) bytes from each worker
+    dist.all_to_all_single(announced_sizes, torch.tensor(sizes, device=device), group=staging.group)
+    for peer, size in enumerate(announced_sizes.tolist()):
+        if peer in staging.receive:
+            staging.receive[peer] = staging.receive[peer][:size]  # a view, so the message is still received in place
 
 
 class Alone:

@@ -50,12 +50,12 @@ def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int, *,
     layers = iter(range(settings.layers))
 
     def layer(in_features: int, out_features: int, *, generator: torch.Generator) -> nn.Module:
-        last = next(layers) == settings.layers - 1
+        is_last = next(layers) == settings.layers - 1
         return AttentionConvolution(
             in_features,
             out_features,
             heads=settings.heads,
-            mean=last,
+            mean=is_last,
             generator=generator,
             edge_features=edge_features,
         )

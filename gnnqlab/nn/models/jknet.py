@@ -72,32 +72,32 @@ class JKNet(nn.Module):
     @property
     def takes_sparse_input(self) -> bool:
         """True if features may stay sparse, because the first layer projects before it aggregates."""
-        first = self.convolutions[0]
-        assert isinstance(first, GraphConvolution)
-        return first.projects_first
+        first_layer = self.convolutions[0]
+        assert isinstance(first_layer, GraphConvolution)
+        return first_layer.projects_first
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         h: Tensor | SparseInput = x
-        hidden: list[Tensor] = []
+        embeddings: list[Tensor] = []
         share = self.input_dropout
         for index, convolution in enumerate(self.convolutions):
             # The last layer's result enters the join, which applies the dropout of the output.
             next_dropout = self.dropout if index + 1 < len(self.convolutions) else 0.0
             norm = norm_of(self.norms, index)
             options: dict[str, Any] = {"activation": self.activation, "dropout": next_dropout}
-            whole, h = g.activate_both(convolution(g, h, dropout=share), norm, **options)
-            hidden.append(whole)
+            rows, h = g.activate_both(convolution(g, h, dropout=share), norm, **options)
+            embeddings.append(rows)
             share = g.remaining_dropout(self.dropout)
         if self.jump == "lstm":
-            h = g.dropout(self._weighed(g, hidden), self.dropout)
+            h = g.dropout(self._weighed(g, embeddings), self.dropout)
         else:
-            h = g.join(hidden, self.jump, dropout=self.dropout)  # T x (N, D) -> (N, T D), or (N, D) for max
-        del hidden, whole  # the joined rows are a copy, so these need not stay in memory
+            h = g.join(embeddings, self.jump, dropout=self.dropout)  # T x (N, D) -> (N, T D), or (N, D) for max
+        del embeddings, rows  # the joined rows are a copy, so these need not stay in memory
         logits: Tensor = self.last(g, h, exact=True)
         return logits
 
-    def _weighed(self, g: GraphPass, hidden: list[Tensor]) -> Tensor:
-        stacked = g.rowwise(lambda *layers: torch.stack(layers, 1), *hidden)  # T x (N, D) -> (N, T, D)
-        scores = self.score(g, self.lstm(stacked)[0].flatten(0, 1)).unflatten(0, stacked.shape[:2])  # (N, T, 1)
+    def _weighed(self, g: GraphPass, embeddings: list[Tensor]) -> Tensor:
+        stack = g.rowwise(lambda *layers: torch.stack(layers, 1), *embeddings)  # T x (N, D) -> (N, T, D)
+        scores = self.score(g, self.lstm(stack)[0].flatten(0, 1)).unflatten(0, stack.shape[:2])  # (N, T, 1)
         # Softmax over the layers of each node: (N, T, 1), (N, T, D) -> (N, D).
-        return g.rowwise(lambda scores, stacked: (torch.softmax(scores, 1) * stacked).sum(1), scores, stacked)
+        return g.rowwise(lambda scores, stack: (torch.softmax(scores, 1) * stack).sum(1), scores, stack)

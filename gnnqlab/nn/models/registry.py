@@ -127,10 +127,12 @@ def settings_from_json(value: dict[str, Any]) -> ModelSettings:
         ValueError: if a setting is unknown or out of its range.
     """
     kind = settings_class(value.get("name", "gcn"))
-    others = {field.name: field.default for other in _KINDS.values() for field in dataclasses.fields(other.settings)}
-    known = _names(kind)
-    foreign = {name for name in value if name not in known and others.get(name, _NOTHING) == value[name]}
-    return ModelSettings(**{name: setting for name, setting in value.items() if name not in foreign})
+    defaults = {
+        field.name: field.default for model_kind in _KINDS.values() for field in dataclasses.fields(model_kind.settings)
+    }
+    known_names = _names(kind)
+    foreign_names = {name for name in value if name not in known_names and defaults.get(name, _NOTHING) == value[name]}
+    return ModelSettings(**{name: setting for name, setting in value.items() if name not in foreign_names})
 
 
 _NOTHING = object()
@@ -146,19 +148,19 @@ def _kind(name: str) -> _Kind:
 
 
 def _refuse_unknown(kind: type[ModelSettings], settings: dict[str, Any]) -> None:
-    name, known = settings.get("name", "gcn"), _names(kind)
+    name, known_names = settings.get("name", "gcn"), _names(kind)
     for setting, value in settings.items():
-        if setting in known:
+        if setting in known_names:
             continue
-        takers = sorted(model for model, other in _KINDS.items() if setting in _names(other.settings))
+        takers = sorted(model for model, model_kind in _KINDS.items() if setting in _names(model_kind.settings))
         if takers:
             raise ValueError(f"{setting} is a setting of {takers}, got {value!r} for {name!r}; leave it out")
-        raise ValueError(f"model {name!r} has the settings {sorted(known - {'name'})}, got [{setting!r}]")
+        raise ValueError(f"model {name!r} has the settings {sorted(known_names - {'name'})}, got [{setting!r}]")
 
 
-def _no_such_activation(model: str, activation: str, known: tuple[str, ...]) -> str:
-    if known:
-        return f"activation of {model} must be one of {known}, got {activation!r}"
+def _no_such_activation(model: str, activation: str, known_names: tuple[str, ...]) -> str:
+    if known_names:
+        return f"activation of {model} must be one of {known_names}, got {activation!r}"
     return (
         f"activation must be omitted for {model}, which has no such setting, got {activation!r}; a model that has it "
         f"is registered with activations={ACTIVATED}"
@@ -220,8 +222,8 @@ def _register(builder: Builder, kind: _Kind, *, implied: bool = False) -> Builde
     # A builder that was only named as module:function may still be registered by its module, with its settings.
     if name in MODELS and not (MODELS[name] is builder and _KINDS[name].implied):
         raise ValueError(f"a model's name must be new, {name!r} is registered already")
-    importable = kind == _Kind(("layer", "none"), ModelSettings) or _is_being_imported(builder)
-    MODELS[name], _KINDS[name] = builder, dataclasses.replace(kind, importable=importable, implied=implied)
+    is_importable = kind == _Kind(("layer", "none"), ModelSettings) or _is_being_imported(builder)
+    MODELS[name], _KINDS[name] = builder, dataclasses.replace(kind, importable=is_importable, implied=implied)
     return builder
 
 
@@ -256,8 +258,8 @@ def model_home(name: str) -> dict[str, Any] | None:
         return None
     home = {"builder": name_of(builder), "norms": list(kind.norms), "settings": name_of(kind.settings)}
     edges = {} if kind.edges == "none" else {"edges": kind.edges}
-    stacked = {"stacked": True} if kind.stacked else {}
-    return home | {"activations": list(kind.activations)} | edges | stacked
+    stack_entry = {"stacked": True} if kind.stacked else {}
+    return home | {"activations": list(kind.activations)} | edges | stack_entry
 
 
 def word_for(name: str) -> str | None:
@@ -306,10 +308,12 @@ def named(model: str) -> str:
     try:
         return _found(model)[0]
     except Exception as error:
-        module, why = model.partition(":")[0], f"{type(error).__name__}: {error}"
-        missing = isinstance(error, ModuleNotFoundError) and error.name == module
-        way_out = f"; {module}.py must be in this folder or on Python's module path" if missing else ""
-        raise ValueError(f"model must be a registered one or module:function, got {model!r}: {why}{way_out}") from error
+        module, reason = model.partition(":")[0], f"{type(error).__name__}: {error}"
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module
+        way_out = f"; {module}.py must be in this folder or on Python's module path" if is_missing else ""
+        raise ValueError(
+            f"model must be a registered one or module:function, got {model!r}: {reason}{way_out}"
+        ) from error
 
 
 @contextmanager
@@ -321,11 +325,11 @@ def for_now(model: str) -> Iterator[str]:
         TypeError: if it is not callable.
         ValueError: if another model has its name.
     """
-    name, new = _found(model)
+    name, is_new = _found(model)
     try:
         yield name
     finally:
-        if new:
+        if is_new:
             del MODELS[name], _KINDS[name]
 
 
@@ -338,11 +342,11 @@ def _found(model: str) -> tuple[str, bool]:
     if not callable(builder):
         raise TypeError("module:function must name a function that builds a model")
     # Importing the module may have registered the builder.
-    known = next((name for name, other in MODELS.items() if other is builder), None)
-    if known is not None:
-        return known, False
+    known_name = next((name for name, model_builder in MODELS.items() if model_builder is builder), None)
+    if known_name is not None:
+        return known_name, False
     _register(builder, _Kind(("layer", "none"), ModelSettings), implied=True)
-    return next(name for name, other in MODELS.items() if other is builder), True
+    return next(name for name, model_builder in MODELS.items() if model_builder is builder), True
 
 
 def build_model(
@@ -364,11 +368,11 @@ def build_model(
         Traceback (most recent call last):
         ValueError: model gcn uses node features only, got a graph whose edges have features; choose model gat or ...
     """
-    of_edges = {"edge_features": edge_features} if edge_features else {}
-    if of_edges and edges_in(settings.name) == "none":
+    edge_settings = {"edge_features": edge_features} if edge_features else {}
+    if edge_settings and edges_in(settings.name) == "none":
         refuse_features(f"model {settings.name}", "uses node features only")
     # Weights are a function of the seed alone, so all workers start from identical ones without a broadcast.
-    network = MODELS[settings.name](settings, in_features, num_classes, seed, **of_edges)
+    network = MODELS[settings.name](settings, in_features, num_classes, seed, **edge_settings)
     network.register_forward_pre_hook(partial(_expect_edges, settings.name, edge_features))
     return network
 

@@ -35,7 +35,7 @@ class ConvolutionStack(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         widths = settings.widths(in_features, num_classes)
         self.convolutions = nn.ModuleList(
-            layer(before, after, generator=generator) for before, after in itertools.pairwise(widths)
+            layer(in_width, out_width, generator=generator) for in_width, out_width in itertools.pairwise(widths)
         )
         self.norms = None
         if settings.norm == "layer":
@@ -50,12 +50,12 @@ class ConvolutionStack(nn.Module):
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         h: Tensor | SparseInput = x
-        last, share = len(self.convolutions) - 1, self.input_dropout
+        last_index, share = len(self.convolutions) - 1, self.input_dropout
         for index, convolution in enumerate(self.convolutions):
             # No second name for the result: it is freed here if only a compressed copy is saved for backward.
-            h = convolution(g, h, dropout=share, exact=index == last)  # float32 before the loss
+            h = convolution(g, h, dropout=share, exact=index == last_index)  # float32 before the loss
             assert isinstance(h, Tensor)
-            if index < last:
+            if index < last_index:
                 h = g.activate(h, norm_of(self.norms, index), activation=self.activation, dropout=self.dropout)
                 share = g.remaining_dropout(self.dropout)  # dropout that activate() has left to the aggregation
         assert isinstance(h, Tensor)

@@ -43,12 +43,10 @@ def adaqp(
                 f"as_released sends parameters 'bfloat16-after', got {parameters!r}; leave one of the two out"
             )
         parameters = "bfloat16-after"  # as the published code: truncated after codes are computed
-    assigned = Assigned(
+    policy = Assigned(
         lam=lam, group_size=group_size, period=period, bit_widths=bit_widths, when=when, as_released=as_released
     )
-    return replace(
-        vanilla(), name="adaqp", codec=Stochastic(parameters=parameters), bits=assigned, schedule=Overlapped()
-    )
+    return replace(vanilla(), name="adaqp", codec=Stochastic(parameters=parameters), bits=policy, schedule=Overlapped())
 
 
 @register_system
@@ -64,7 +62,7 @@ def adaqp_q(
 ) -> System:
     """AdaQP without overlap: quantization only."""
     # The same recipe with one part replaced, so that the ablation differs in nothing else.
-    whole = adaqp(
+    system = adaqp(
         lam=lam,
         group_size=group_size,
         period=period,
@@ -73,7 +71,7 @@ def adaqp_q(
         parameters=parameters,
         as_released=as_released,
     )
-    return replace(whole, name="adaqp-q", schedule=Synchronous())
+    return replace(system, name="adaqp-q", schedule=Synchronous())
 
 
 @register_system

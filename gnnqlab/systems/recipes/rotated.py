@@ -30,8 +30,8 @@ def adaqp_r(
     (:meth:`gnnqlab.message.codecs.least_variance.LeastVariance.row_variance`), so bit-width and code are chosen
     together: β is ``Σα²`` times the lower of both variances at 2 bits, in place of AdaQP's ``Σα² D range^2 / 6``.
     """
-    whole = adaqp(lam=lam, group_size=group_size, period=period, bit_widths=bit_widths, when=when)
-    return replace(whole, name="adaqp-r", codec=LeastVariance(rotations=rotations))
+    system = adaqp(lam=lam, group_size=group_size, period=period, bit_widths=bit_widths, when=when)
+    return replace(system, name="adaqp-r", codec=LeastVariance(rotations=rotations))
 
 
 @register_system
@@ -47,7 +47,7 @@ def sylvie_r(
     rotations: int = 2,
 ) -> System:
     """SYLVIE with the better of two codes for each row of 1, 2 or 4 bits, in both directions; not from a paper."""
-    whole = sylvie(
+    system = sylvie(
         delta=delta,
         momentum=momentum,
         bit_widths=bit_widths,
@@ -56,4 +56,4 @@ def sylvie_r(
         bound=bound,
         dropped_by=dropped_by,
     )
-    return replace(whole, name="sylvie-r", codec=LeastVariance(rotations=rotations))
+    return replace(system, name="sylvie-r", codec=LeastVariance(rotations=rotations))

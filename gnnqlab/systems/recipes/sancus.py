@@ -51,5 +51,6 @@ def sancus_q(
     Differs: the paper specifies no quantizer; here rows are quantized to ``bits`` bits with stochastic rounding, as in
     AdaQP.
     """
-    plain = sancus(rule=rule, every=every, epsilon=epsilon, warm_up=warm_up, max_age=max_age)
-    return replace(plain, name="sancus-q", codec=Stochastic(), bits=Fixed(bits=bits))  # schedule and cache as in SANCUS
+    system = sancus(rule=rule, every=every, epsilon=epsilon, warm_up=warm_up, max_age=max_age)
+    # schedule and cache as in SANCUS
+    return replace(system, name="sancus-q", codec=Stochastic(), bits=Fixed(bits=bits))

@@ -55,12 +55,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
         ValueError: if the file is incomplete, modified, or not a checkpoint.
         RuntimeError: if an earlier version of gnnqlab wrote it.
     """
-    found = read_tensors(path, what="checkpoint")
+    contents = read_tensors(path, what="checkpoint")
     try:
-        form, facts = found.metadata["format"], json.loads(found.metadata["facts"])
+        form, facts = contents.metadata["format"], json.loads(contents.metadata["facts"])
         epoch = facts.pop("epoch")
         # `is True`: a file without a hash (None) is refused too.
-        whole = form == _FORMAT and isinstance(epoch, int) and found.intact is True
+        is_complete = form == _FORMAT and isinstance(epoch, int) and contents.intact is True
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"a checkpoint must have the format of gnnqlab, got {path}: {error}") from error
     # Not a ValueError: newest_checkpoint() would skip the file and resume from an older one, or not at all.
@@ -69,9 +69,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
             f"a checkpoint must have the format {_FORMAT!r}, got {form!r} in {path}; resume with the "
             "version of gnnqlab that wrote it, or launch a new run"
         )
-    if not whole:
+    if not is_complete:
         raise ValueError(f"a checkpoint must be as gnnqlab wrote it, got a modified or incomplete file {path}")
-    return Checkpoint(epoch, found.tensors, facts)
+    return Checkpoint(epoch, contents.tensors, facts)
 
 
 def newest_checkpoint(run: Path) -> Checkpoint | None:
@@ -124,5 +124,5 @@ class Checkpoints:
         self._folder.mkdir(exist_ok=True)
         write_checkpoint(self._folder / f"epoch-{checkpoint.epoch:06d}.safetensors", checkpoint)
         # Only after the new file is complete: a crash in between leaves the earlier files.
-        for old in sorted(self._folder.glob("epoch-*.safetensors"))[:-_KEEP]:
-            old.unlink(missing_ok=True)
+        for old_path in sorted(self._folder.glob("epoch-*.safetensors"))[:-_KEEP]:
+            old_path.unlink(missing_ok=True)

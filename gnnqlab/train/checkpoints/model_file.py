@@ -105,9 +105,9 @@ class ModelFile:
         try:
             state = self._model.state_dict()
             # A module can add values of any type by get_extra_state().
-            others = [name for name, value in state.items() if not torch.is_tensor(value)]
-            if others:
-                raise ValueError(f"the state_dict of a model must hold tensors only, got other values under {others}")
+            entries = [name for name, value in state.items() if not torch.is_tensor(value)]
+            if entries:
+                raise ValueError(f"the state_dict of a model must hold tensors only, got other values under {entries}")
             write_tensors(self._path, state, metadata)
         except OSError as error:
             return f"writing the model failed: {error.strerror or error}"
@@ -125,13 +125,13 @@ def read_model(run: Path) -> SavedModel | None:
     path = run / MODEL
     if not path.is_file():
         return None
-    found = read_tensors(path, what="model file")
+    contents = read_tensors(path, what="model file")
     sizes = ("epoch", "num_nodes", "num_features", "num_classes")
-    if not found.intact or not all(found.metadata.get(name, "").isdecimal() for name in sizes):
+    if not contents.intact or not all(contents.metadata.get(name, "").isdecimal() for name in sizes):
         raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")
     # The entry is absent for graphs without edge features.
-    edge_features = found.metadata.get("num_edge_features", "0")
+    edge_features = contents.metadata.get("num_edge_features", "0")
     if not edge_features.isdecimal():
         raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")
-    known = {name: int(found.metadata[name]) for name in sizes}
-    return SavedModel(tensors=found.tensors, num_edge_features=int(edge_features), **known)
+    size_values = {name: int(contents.metadata[name]) for name in sizes}
+    return SavedModel(tensors=contents.tensors, num_edge_features=int(edge_features), **size_values)

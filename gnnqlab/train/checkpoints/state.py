@@ -68,17 +68,17 @@ def cut_digest(shard: Shard) -> str:
 def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return tensors and facts between two epochs, complete on rank 0; every worker must call this."""
     tensors, facts, per_row = dict(_trained_tensors(trainer)), {}, []
-    own: dict[str, Tensor] | None = None
-    for name, adaptive in trainer.adaptives.items():
-        state = adaptive.state()
+    own_tensors: dict[str, Tensor] | None = None
+    for name, callback in trainer.adaptives.items():
+        state = callback.state()
         facts[name] = state.facts
         tensors |= {f"{name}/{key}": tensor for key, tensor in state.tensors.items()}
         if state.own is not None:
             per_row.append(name)
-            own = (own or {}) | {f"{name}/{key}": tensor for key, tensor in state.own.items()}
-    if own is not None:
-        # Keys of `own` are unique over workers, so that the parts of all workers fit into one dictionary.
-        tensors |= _gather_on_rank0(own) if trainer.distributed else own
+            own_tensors = (own_tensors or {}) | {f"{name}/{key}": tensor for key, tensor in state.own.items()}
+    if own_tensors is not None:
+        # Keys of `own_tensors` are unique over workers, so that the parts of all workers fit into one dictionary.
+        tensors |= _gather_on_rank0(own_tensors) if trainer.distributed else own_tensors
     return tensors, {"adaptives": facts, "of_rows": per_row}
 
 
@@ -92,26 +92,26 @@ def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[
     Returns:
         The next epoch, and the facts.
     """
-    shared: list[Any] = [None]
+    shared_state: list[Any] = [None]
     if checkpoint is not None:
         # Names with "/" belong to callbacks. The others are large and are broadcast below as tensors, not pickled.
-        small = {name: tensor for name, tensor in checkpoint.tensors.items() if "/" in name}
-        shared = [(checkpoint.epoch, checkpoint.facts, small)]
+        small_tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if "/" in name}
+        shared_state = [(checkpoint.epoch, checkpoint.facts, small_tensors)]
     if trainer.distributed:
-        dist.broadcast_object_list(shared, src=0)
-    if shared[0] is None:
+        dist.broadcast_object_list(shared_state, src=0)
+    if shared_state[0] is None:
         return 0, {}
-    epoch, facts, small = shared[0]
+    epoch, facts, small_tensors = shared_state[0]
     # In place, because parameters are views of the flat buffer; in one order, so that broadcasts match.
     for name, target in _trained_tensors(trainer).items():
         if checkpoint is not None:
             target.copy_(checkpoint.tensors[name])
         if trainer.distributed:
             dist.broadcast(target, 0)
-    for name, adaptive in trainer.adaptives.items():
+    for name, callback in trainer.adaptives.items():
         prefix = f"{name}/"
-        own = {key.removeprefix(prefix): tensor for key, tensor in small.items() if key.startswith(prefix)}
-        adaptive.load(facts["adaptives"][name], own)
+        state = {key.removeprefix(prefix): tensor for key, tensor in small_tensors.items() if key.startswith(prefix)}
+        callback.load(facts["adaptives"][name], state)
     return epoch, facts
 
 
@@ -122,12 +122,12 @@ def _trained_tensors(trainer: Trainer) -> dict[str, Tensor]:
     return {"values": trainer.parameters.values, **moments}
 
 
-def _gather_on_rank0(own: dict[str, Tensor]) -> dict[str, Tensor]:
+def _gather_on_rank0(own_tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of all workers on rank 0."""
-    first = dist.get_rank() == 0
+    is_rank0 = dist.get_rank() == 0
     # gather_object() takes a list on the receiver, and None elsewhere.
-    parts: list[Any] | None = [None] * dist.get_world_size() if first else None
-    dist.gather_object(own, parts, dst=0)
+    parts: list[Any] | None = [None] * dist.get_world_size() if is_rank0 else None
+    dist.gather_object(own_tensors, parts, dst=0)
     return {name: tensor for part in parts or [] for name, tensor in sorted(part.items())}
 
 
@@ -169,26 +169,26 @@ class CheckpointManager:
             RuntimeError: on every worker, if the checkpoint has another configuration, or holds per-row state of
                 another partition.
         """
-        found = newest_checkpoint(self._folder) if self._rank == 0 else None
-        refusal = [self._refusal(found)]
+        checkpoint = newest_checkpoint(self._folder) if self._rank == 0 else None
+        refusal = [self._refusal(checkpoint)]
         if self._trainer.distributed:  # only rank 0 has read the checkpoint; without it the others would wait
             dist.broadcast_object_list(refusal, src=0)
         if refusal[0]:
             raise RuntimeError(refusal[0])
-        epoch, facts = restore(self._trainer, found)
+        epoch, facts = restore(self._trainer, checkpoint)
         return epoch, facts.get("time_s", 0.0)
 
-    def _refusal(self, found: Checkpoint | None) -> str:
+    def _refusal(self, checkpoint: Checkpoint | None) -> str:
         """Return the reason why a checkpoint cannot be restored, or an empty string."""
-        if found is None:
+        if checkpoint is None:
             return ""
-        if found.facts["config"] not in self._known:
+        if checkpoint.facts["config"] not in self._known:
             return (
                 f"a checkpoint must have the configuration of its run, got one of another run in {self._folder}; "
                 "launch a new run, or resume the run that wrote the checkpoint"
             )
-        per_row = found.facts.get("of_rows", [])
-        if per_row and found.facts["cut"] != self._cut:
+        per_row = checkpoint.facts.get("of_rows", [])
+        if per_row and checkpoint.facts["cut"] != self._cut:
             return (
                 f"a checkpoint with per-row state ({', '.join(per_row)}) needs the partition that it was taken on, got "
                 f"another partition for {self._folder}, because the stored one was deleted; launch a new run"
@@ -197,11 +197,11 @@ class CheckpointManager:
 
     def after(self, epoch: int, time_s: float) -> None:
         """Take a checkpoint after an epoch if one is due or requested; on request, write the model too."""
-        requested, self._control.checkpoint_now = self._control.checkpoint_now, False
+        is_requested, self._control.checkpoint_now = self._control.checkpoint_now, False
         # The request was broadcast, so all workers take this branch together: capture() is collective.
-        if self._every > 0 and (requested or (epoch + 1) % self._every == 0 or epoch + 1 == self._epochs):
+        if self._every > 0 and (is_requested or (epoch + 1) % self._every == 0 or epoch + 1 == self._epochs):
             self._take(epoch, time_s)
-        if requested and self._rank == 0:
+        if is_requested and self._rank == 0:
             # The request is removed last: by then the checkpoint and the model are on disk.
             self._report("checkpoint failed", self._files.finish())
             self._write_model(epoch)

@@ -92,7 +92,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     header[_METADATA] = {**metadata, _HASH: digest.hexdigest()}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # safetensors aligns the tensors to 8 bytes
-    with replacing(path) as partial, open(partial, "wb") as file:
+    with replacing(path) as partial_path, open(partial_path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for view in parts:
             file.write(view)
@@ -123,10 +123,10 @@ def read_tensors(path: Path, *, what: str = "tensor file") -> TensorFile:
         metadata = dict(header.pop(_METADATA, {}))
         body = content[8 + length :]
         tensors = {name: _tensor(body, entry) for name, entry in header.items()}
-        intact = hashlib.sha256(body).hexdigest() == metadata[_HASH] if _HASH in metadata else None
+        is_intact = hashlib.sha256(body).hexdigest() == metadata[_HASH] if _HASH in metadata else None
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
         raise ValueError(f"a {what} must have the layout of safetensors, got {path}: {error}") from error
-    return TensorFile(tensors, metadata, intact)
+    return TensorFile(tensors, metadata, is_intact)
 
 
 def _tensor(body: memoryview, entry: Any) -> Tensor:

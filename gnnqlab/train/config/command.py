@@ -35,37 +35,37 @@ def command_of(config: RunConfig) -> str | None:
     words = ["gnnqlab", "train", "--graph", config.graph, "--system", recipe.name]
     words += ["--model", model, "--workers", str(config.workers), "--epochs", str(config.train.epochs)]
     # Defaults to compare with: only values that differ from them become options.
-    plain = RunConfig(graph=config.graph, system=config.system)
+    default_config = RunConfig(graph=config.graph, system=config.system)
     words += _changed_options(config.model, type(config.model)(name=config.model.name))
-    words += _changed_options(config.train, dataclasses.replace(plain.train, epochs=config.train.epochs))
-    words += _changed_options(config.launch, plain.launch)
-    words += _changed_options(config.task, plain.task)
-    known = {setting.name: setting for setting in settings_of(SYSTEMS[recipe.name])}
+    words += _changed_options(config.train, dataclasses.replace(default_config.train, epochs=config.train.epochs))
+    words += _changed_options(config.launch, default_config.launch)
+    words += _changed_options(config.task, default_config.task)
+    known_settings = {setting.name: setting for setting in settings_of(SYSTEMS[recipe.name])}
     # A recipe setting without an option cannot be repeated on the command line.
-    if any(name not in known or known[name].option is None for name in recipe.settings):
+    if any(name not in known_settings or known_settings[name].option is None for name in recipe.settings):
         return None
-    words += [word for name, value in recipe.settings.items() for word in known[name].words(value)]
+    words += [word for name, value in recipe.settings.items() for word in known_settings[name].words(value)]
     # Parts that the recipe does not make, named by --partition or --replace.
-    usual, seed = make_system(recipe.name, **recipe.settings), config.train.seed
-    others = [axis for axis in PARTS if getattr(config.system, axis) != getattr(usual, axis)]
-    named = [name for name in PARTS["partition"] if partitioner_named(name, seed) == config.system.partition]
-    if "partition" in others and named:
-        words += ["--partition", *named]
-        others.remove("partition")
+    recipe_system, seed = make_system(recipe.name, **recipe.settings), config.train.seed
+    changed_axes = [axis for axis in PARTS if getattr(config.system, axis) != getattr(recipe_system, axis)]
+    partition_names = [name for name in PARTS["partition"] if partitioner_named(name, seed) == config.system.partition]
+    if "partition" in changed_axes and partition_names:
+        words += ["--partition", *partition_names]
+        changed_axes.remove("partition")
     # None stands for a part that has no text, for instance an object of a local class.
-    replaced = [words_of(axis, getattr(config.system, axis), getattr(usual, axis)) for axis in others]
-    if None in replaced or config.system.name != usual.name:
+    part_texts = [words_of(axis, getattr(config.system, axis), getattr(recipe_system, axis)) for axis in changed_axes]
+    if None in part_texts or config.system.name != recipe_system.name:
         return None
-    if replaced:
-        words += ["--replace", ",".join(map(str, replaced))]
+    if part_texts:
+        words += ["--replace", ",".join(map(str, part_texts))]
     return shlex.join(words)
 
 
-def _changed_options(section: Any, usual: Any) -> list[str]:
+def _changed_options(section: Any, defaults: Any) -> list[str]:
     """Return the options for the settings of a section that differ from its defaults."""
     words: list[str] = []
     for setting in settings_in(type(section)):
         value = getattr(section, setting.name)
-        if setting.option is not None and value != getattr(usual, setting.name):
+        if setting.option is not None and value != getattr(defaults, setting.name):
             words += setting.words(value)
     return words

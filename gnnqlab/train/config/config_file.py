@@ -37,11 +37,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{NAME} of a run must be a JSON object, got {path}: {error}") from None
     sections = value if isinstance(value, dict) else {}
-    missing = [section for section, kind in _SECTIONS.items() if not isinstance(sections.get(section), kind)]
+    missing_parts = [section for section, kind in _SECTIONS.items() if not isinstance(sections.get(section), kind)]
     # Lists of runs show both names.
-    missing += [f"{part}.name" for part in ("system", "model") if part not in missing and "name" not in sections[part]]
-    if missing:
-        raise ValueError(f"{NAME} of a run must have {', '.join(_SECTIONS)}, got {path} without {', '.join(missing)}")
+    missing_parts += [
+        f"{part}.name" for part in ("system", "model") if part not in missing_parts and "name" not in sections[part]
+    ]
+    if missing_parts:
+        raise ValueError(
+            f"{NAME} of a run must have {', '.join(_SECTIONS)}, got {path} without {', '.join(missing_parts)}"
+        )
     return sections
 
 
@@ -64,7 +68,7 @@ def _names(value: dict[str, Any]) -> Iterator[str]:
     queue = [part for part in parts.values() if isinstance(part, dict)] if isinstance(parts, dict) else []
     while queue:
         part = queue.pop()
-        queue += [inner for inner in part.values() if isinstance(inner, dict)]
+        queue += [inner_part for inner_part in part.values() if isinstance(inner_part, dict)]
         if ":" in (name := str(part.get("name", ""))):
             yield name
     home = value.get("model_home")

@@ -67,21 +67,21 @@ def configure(
         settings = {**settings, "observers": tuple(observer_name(each) for each in settings["observers"])}
     kind = type(model) if isinstance(model, ModelSettings) else settings_class(model)
     settings = with_present_names(settings, _list_settings(kind, system))
-    chosen = _by_section(settings, kind, system)
+    sections = _by_section(settings, kind, system)
     if workers_per_host is not None:
-        hosts = chosen["launch"]["hosts"] = chosen["launch"].get("hosts") or 2
+        hosts = sections["launch"]["hosts"] = sections["launch"].get("hosts") or 2
         if workers is not None and workers != hosts * workers_per_host:
             raise ValueError(
                 f"workers must be hosts times workers_per_host, got {workers} for {hosts} times {workers_per_host}; "
                 "leave one out"
             )
         workers = hosts * workers_per_host
-    train, task = TrainSettings(**chosen["train"]), TaskSettings(**chosen["task"])
-    recipe = make_system(system, **chosen["system"])
+    train, task = TrainSettings(**sections["train"]), TaskSettings(**sections["task"])
+    recipe = make_system(system, **sections["system"])
     if isinstance(model, ModelSettings):
-        model_settings = dataclasses.replace(model, **chosen["model"])
+        model_settings = dataclasses.replace(model, **sections["model"])
     else:
-        model_settings = ModelSettings(name=model, **chosen["model"])
+        model_settings = ModelSettings(name=model, **sections["model"])
     whole_system = recipe if partition is None else _repartitioned(recipe, partition, train.seed)
     return RunConfig(
         graph=_source(graph, model_settings, whole_system, task),
@@ -89,7 +89,7 @@ def configure(
         model=model_settings,
         train=train,
         workers=2 if workers is None else workers,
-        launch=LaunchSettings(**chosen["launch"]),
+        launch=LaunchSettings(**sections["launch"]),
         task=task,
     )
 
@@ -97,15 +97,15 @@ def configure(
 def _list_settings(model: type[ModelSettings], system: str | System) -> list[Setting]:
     """Return all settings of a run with this model and system."""
     sections = (TrainSettings, LaunchSettings, TaskSettings, model)
-    own = settings_of(SYSTEMS[system]) if isinstance(system, str) and system in SYSTEMS else []
-    return [*(setting for section in sections for setting in settings_in(section)), *own]
+    system_settings = settings_of(SYSTEMS[system]) if isinstance(system, str) and system in SYSTEMS else []
+    return [*(setting for section in sections for setting in settings_in(section)), *system_settings]
 
 
 def _by_section(
     settings: dict[str, Any], model: type[ModelSettings], system: str | System
 ) -> dict[str, dict[str, Any]]:
     """Return the settings by section of the configuration; raise for unknown ones."""
-    takes = {
+    setting_names = {
         "train": _names(TrainSettings),
         "launch": _names(LaunchSettings),
         "task": _names(TaskSettings),
@@ -114,35 +114,37 @@ def _by_section(
     }
     # Only recipes take settings; a System is complete.
     if isinstance(system, str) and system in SYSTEMS:
-        takes["system"] = {setting.name for setting in parameters_of(SYSTEMS[system])}
+        setting_names["system"] = {setting.name for setting in parameters_of(SYSTEMS[system])}
     # A name that is a setting of both would silently go to one of them.
-    both = sorted(set(settings) & takes["model"] & takes["system"])
-    if both:
+    overlap = sorted(set(settings) & setting_names["model"] & setting_names["system"])
+    if overlap:
         raise ValueError(
-            f"a setting must belong to either the model or the system, got {both} of both; pass ModelSettings or a "
+            f"a setting must belong to either the model or the system, got {overlap} of both; pass ModelSettings or a "
             "System"
         )
-    chosen: dict[str, dict[str, Any]] = {section: {} for section in takes}
+    sections: dict[str, dict[str, Any]] = {section: {} for section in setting_names}
     for name, value in settings.items():
-        section = next((section for section, names in takes.items() if name in names), None)
+        section = next((section for section, names in setting_names.items() if name in names), None)
         if section is None:
             # Not a setting of this run: the model or the system raises for it, with its own list of settings.
-            section = "model" if any(name in _names(settings_class(other)) for other in MODELS) else "system"
+            section = "model" if any(name in _names(settings_class(model_name)) for model_name in MODELS) else "system"
             _suggest(name, system)
-        chosen[section][name] = value
-    return chosen
+        sections[section][name] = value
+    return sections
 
 
 def _suggest(name: str, system: str | System) -> None:
     """Raise for an unknown setting, if a known one has a similar name."""
     sections = [TrainSettings, LaunchSettings, TaskSettings, *(settings_class(model) for model in MODELS)]
-    known: list[Setting] = [setting for section in sections for setting in settings_in(section)]
-    known += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
+    known_settings: list[Setting] = [setting for section in sections for setting in settings_in(section)]
+    known_settings += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
     # Arguments of configure() itself, which are no settings, but can be misspelt like them.
-    known += [Setting(name=word, kind=int) for word in ("workers", "workers_per_host", "partition")]
-    if name not in {setting.name for setting in known} and (suggestion := nearest(name, known)):
-        shown = system if isinstance(system, str) else system.name
-        raise ValueError(f"no setting of a run with system {shown!r} is called {name!r}; did you mean {suggestion}")
+    known_settings += [Setting(name=word, kind=int) for word in ("workers", "workers_per_host", "partition")]
+    if name not in {setting.name for setting in known_settings} and (suggestion := nearest(name, known_settings)):
+        system_name = system if isinstance(system, str) else system.name
+        raise ValueError(
+            f"no setting of a run with system {system_name!r} is called {name!r}; did you mean {suggestion}"
+        )
 
 
 def _names(section: type) -> set[str]:
@@ -157,13 +159,13 @@ def _repartitioned(system: System, partition: str | Partitioner, seed: int) -> S
 
 def _source(graph: GraphLike, model: ModelSettings, system: System, task: TaskSettings) -> str:
     if not isinstance(graph, str | Path):
-        whole = load(graph)
-        task.require_graph(whole)
-        if model.attends and whole.edge_weights is not None:
+        loaded_graph = load(graph)
+        task.require_graph(loaded_graph)
+        if model.attends and loaded_graph.edge_weights is not None:
             refuse_attention(f"model {model.name}")
-        require_edges(model, system, whole.num_edge_features)
+        require_edges(model, system, loaded_graph.num_edge_features)
         # Workers are other processes: they load the graph from disk.
-        return keep_graph(whole)
+        return keep_graph(loaded_graph)
     expect(graph)
     path = Path(graph)
     # Absolute, because workers may have another working directory.

@@ -65,38 +65,38 @@ def settings_of_section(section: str) -> Iterator[OwnedSetting]:
     elif section == "system":
         yield from ((name, setting) for name, recipe in SYSTEMS.items() for setting in settings_of(recipe))
     else:
-        shared = [setting for setting in settings_in(ModelSettings) if setting.name != "name"]
-        yield from (("", setting) for setting in shared)
-        known = {"name", *(setting.name for setting in shared)}
-        own = ((name, setting) for name in MODELS for setting in settings_in(settings_class(name)))
-        yield from ((name, setting) for name, setting in own if setting.name not in known)
+        shared_settings = [setting for setting in settings_in(ModelSettings) if setting.name != "name"]
+        yield from (("", setting) for setting in shared_settings)
+        known_names = {"name", *(setting.name for setting in shared_settings)}
+        own_settings = ((name, setting) for name in MODELS for setting in settings_in(settings_class(name)))
+        yield from ((name, setting) for name, setting in own_settings if setting.name not in known_names)
 
 
 def keywords() -> dict[str, list[OwnedSetting]]:
     """Return the settings that ``gq.launch`` takes in addition to its own parameters, by name."""
-    own = (setting for setting in parameters_of(configure) if setting.name in PASSED_ON)
-    found: dict[str, list[OwnedSetting]] = {
-        setting.name: [("", dataclasses.replace(setting, help=PASSED_ON[setting.name][1]))] for setting in own
+    own_settings = (setting for setting in parameters_of(configure) if setting.name in PASSED_ON)
+    settings_by_name: dict[str, list[OwnedSetting]] = {
+        setting.name: [("", dataclasses.replace(setting, help=PASSED_ON[setting.name][1]))] for setting in own_settings
     }
     for section in SECTIONS:
         for owner, setting in settings_of_section(section):
-            found.setdefault(setting.name, []).append((owner, setting))
-    return found
+            settings_by_name.setdefault(setting.name, []).append((owner, setting))
+    return settings_by_name
 
 
 def with_settings(function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a function with every setting of a run in place of ``**settings``."""
     signature = inspect.signature(function)
-    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    taken = {each.name for each in own}
-    more = [
+    own_parameters = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    own_names = {each.name for each in own_parameters}
+    setting_parameters = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=_default(users), annotation=_annotation(users[0][1])
         )
         for name, users in keywords().items()
-        if name not in taken
+        if name not in own_names
     ]
-    return signature.replace(parameters=[*own, *more])
+    return signature.replace(parameters=[*own_parameters, *setting_parameters])
 
 
 def settings_text() -> str:
@@ -116,14 +116,14 @@ def _format_setting(name: str, users: list[OwnedSetting]) -> Iterator[str]:
     for owner, setting in users:
         by_help.setdefault(" ".join(setting.help.split()), []).append(owner)
     for text, names in by_help.items():
-        of = f" ({', '.join(names)})" if names != [""] else ""
-        yield textwrap.fill(f"{name}{of}: {text}", 100, initial_indent="    ", subsequent_indent="        ")
+        owners_text = f" ({', '.join(names)})" if names != [""] else ""
+        yield textwrap.fill(f"{name}{owners_text}: {text}", 100, initial_indent="    ", subsequent_indent="        ")
 
 
 def _default(users: list[OwnedSetting]) -> Any:
     defaults = {owner: setting.default for owner, setting in users}
-    first = next(iter(defaults.values()))
-    return first if all(value == first for value in defaults.values()) else _VaryingDefault(defaults)
+    first_default = next(iter(defaults.values()))
+    return first_default if all(value == first_default for value in defaults.values()) else _VaryingDefault(defaults)
 
 
 def _annotation(setting: Setting) -> Any:
@@ -150,19 +150,19 @@ def stub_text() -> str:
     """Return the text of the stub: one typed key for each setting, with its help."""
     lines = []
     for name, users in keywords().items():
-        known = (PASSED_ON[name][0],) if name in PASSED_ON else (_type_text(setting) for _, setting in users)
-        kinds = dict.fromkeys(known)
+        type_texts = (PASSED_ON[name][0],) if name in PASSED_ON else (_type_text(setting) for _, setting in users)
+        kinds = dict.fromkeys(type_texts)
         lines.append(f"    {name}: {' | '.join(kinds)}")
         text = "; ".join(dict.fromkeys(" ".join(setting.help.split()) for _, setting in users if setting.help))
         if text:
             lines += textwrap.fill(f'"""{text}"""', 116, initial_indent="    ", subsequent_indent="    ").splitlines()
     body = "\n".join(lines)
-    used = [word for word in ("Any", "Literal") if re.search(rf"\b{word}\b", body)]
+    used_names = [word for word in ("Any", "Literal") if re.search(rf"\b{word}\b", body)]
     head = [
         '"""Keywords of ``gq.launch`` for editors; written by ``keywords.write_stub()``, compared by a test."""',
         "",
         *(["from pathlib import Path"] if re.search(r"\bPath\b", body) else []),
-        f"from typing import {', '.join([*used, 'TypedDict'])}",
+        f"from typing import {', '.join([*used_names, 'TypedDict'])}",
         "",
         "from gnnqlab.partition.cut import Partitioner",
         "",

@@ -129,8 +129,8 @@ def preset_system(graph: str) -> System:
     return make_system("adaqp", group_size=group_size, lam=lam)
 
 
-def _require_known(what: str, value: str, known: tuple[str, ...], table: str) -> None:
-    if value not in known:
+def _require_known(kind: str, value: str, known_values: tuple[str, ...], table: str) -> None:
+    if value not in known_values:
         raise ValueError(
-            f"{table} has presets for the {what}s {sorted(known)}, got {value!r}; pass the settings explicitly"
+            f"{table} has presets for the {kind}s {sorted(known_values)}, got {value!r}; pass the settings explicitly"
         )

@@ -182,32 +182,32 @@ class RunConfig:
         self._check_recompute()
         self._check_entropy()
         self._check_links()
-        if in_codes := self.system.compute.refuses_activation(self.model.activation):
-            raise ValueError(in_codes)
+        if refusal := self.system.compute.refuses_activation(self.model.activation):
+            raise ValueError(refusal)
         if self.model.attends and (reason := self.system.exchange.refuses_attention(self.system)):
             raise ValueError(f"model {self.model.name} needs all terms of a softmax on one worker, got {reason}")
         # Set here and not in TrainSettings, because the default depends on the schedule of the system.
         if self.train.evaluate_every is None:
-            every = usual_every(self.system.schedule.lag)
-            object.__setattr__(self, "train", dataclasses.replace(self.train, evaluate_every=every))
+            period = usual_every(self.system.schedule.lag)
+            object.__setattr__(self, "train", dataclasses.replace(self.train, evaluate_every=period))
 
     def _check_recompute(self) -> None:
-        keep = self.train.recompute
-        if keep == "none":
+        recompute = self.train.recompute
+        if recompute == "none":
             return
         if not self.system.compute.remade:
             raise ValueError(
-                f"recompute {keep!r} recomputes float32 products, got compute "
+                f"recompute {recompute!r} recomputes float32 products, got compute "
                 f"{type(self.system.compute).__name__}, which prepares its operands once per pass; choose compute "
                 "float32 or recompute 'none'"
             )
         self.train.require_workers(self.workers)
 
     def _check_entropy(self) -> None:
-        codeless = without_codes(self.system.codec)
-        if self.train.entropy_every and len(codeless) == 2:  # neither direction has codes
+        codecs = without_codes(self.system.codec)
+        if self.train.entropy_every and len(codecs) == 2:  # neither direction has codes
             raise ValueError(
-                f"entropy_every counts the integer codes of messages, got {' and '.join(codeless)}, which send none; "
+                f"entropy_every counts the integer codes of messages, got {' and '.join(codecs)}, which send none; "
                 "choose a codec with codes, for instance Stochastic(), or entropy_every 0"
             )
 
@@ -271,9 +271,9 @@ class RunConfig:
         """
         sections = {"train": TrainSettings, "launch": LaunchSettings, "task": TaskSettings}
         # A key that is ignored would change the run without notice.
-        unknown = set(value) - {"graph", "system", "recipe", "model", "model_home", "workers", *sections}
-        if unknown:
-            raise ValueError(f"a run's configuration has no {sorted(unknown)}")
+        unknown_names = set(value) - {"graph", "system", "recipe", "model", "model_home", "workers", *sections}
+        if unknown_names:
+            raise ValueError(f"a run's configuration has no {sorted(unknown_names)}")
         parts: dict[str, Any] = {name: value[name] for name in ("graph", "workers") if name in value}
         if "system" in value:
             parts["system"] = _system(value["system"], value.get("recipe", {}))
@@ -284,11 +284,13 @@ class RunConfig:
             parts["model"] = settings_from_json(value["model"])
         for name, kind in sections.items():
             if name in value:
-                known = {entry.name for entry in dataclasses.fields(kind)}
-                stored = with_present_names(value[name], settings_in(kind), warn=False)
-                if not set(stored) <= known:
-                    raise ValueError(f"{name} has the settings {sorted(known)}, got {sorted(set(stored) - known)}")
-                parts[name] = kind(**stored)
+                known_names = {entry.name for entry in dataclasses.fields(kind)}
+                settings = with_present_names(value[name], settings_in(kind), warn=False)
+                if not set(settings) <= known_names:
+                    raise ValueError(
+                        f"{name} has the settings {sorted(known_names)}, got {sorted(set(settings) - known_names)}"
+                    )
+                parts[name] = kind(**settings)
         return cls(**parts)
 
 
@@ -297,8 +299,8 @@ def _system(parts: dict[str, Any], recipe: dict[str, Any] | None) -> System:
     system = System.from_json(parts)
     call = None
     if recipe:
-        known = settings_of(SYSTEMS[recipe["name"]]) if recipe["name"] in SYSTEMS else []
-        call = RecipeCall.from_json(with_present_names(recipe, known, warn=False))
+        recipe_settings = settings_of(SYSTEMS[recipe["name"]]) if recipe["name"] in SYSTEMS else []
+        call = RecipeCall.from_json(with_present_names(recipe, recipe_settings, warn=False))
     if recipe == {} and system.name in SYSTEMS:
         call = RecipeCall(system.name, filled(SYSTEMS[system.name], system))
     object.__setattr__(system, "recipe", call)

@@ -89,25 +89,25 @@ class _Dots(torch.autograd.Function):
     """Dot products of pairs of rows, in chunks, so that the gathered rows of all pairs are never in memory at once."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        ctx.save_for_backward(rows, first, second)
-        out = rows.new_empty(first.numel())  # (n,)
-        for span in _spans(first.numel(), rows.shape[1]):
-            out[span] = (rows[first[span]] * rows[second[span]]).sum(1)  # (m, D) -> (m,)
-        return out
+    def forward(ctx: Any, rows: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, sources, targets)
+        dots = rows.new_empty(sources.numel())  # (n,)
+        for span in _spans(sources.numel(), rows.shape[1]):
+            dots[span] = (rows[sources[span]] * rows[targets[span]]).sum(1)  # (m, D) -> (m,)
+        return dots
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        rows, first, second = ctx.saved_tensors
+        rows, sources, targets = ctx.saved_tensors
         gradient = gradients[0]
-        out = torch.zeros_like(rows)  # (T, D)
+        rows_gradient = torch.zeros_like(rows)  # (T, D)
         # d<h_u, h_v>/dh_u = h_v; a node of several pairs sums their gradients.
-        for span in _spans(first.numel(), rows.shape[1]):
+        for span in _spans(sources.numel(), rows.shape[1]):
             weight = gradient[span, None]  # (m, 1)
             # (m, 1) * (m, D); rows of a chunk can repeat, which index_add_ sums and an assignment would not.
-            out.index_add_(0, first[span], weight * rows[second[span]])
-            out.index_add_(0, second[span], weight * rows[first[span]])
-        return out, None, None
+            rows_gradient.index_add_(0, sources[span], weight * rows[targets[span]])
+            rows_gradient.index_add_(0, targets[span], weight * rows[sources[span]])
+        return rows_gradient, None, None
 
 
 def _spans(pairs: int, columns: int) -> list[slice]:

@@ -51,8 +51,8 @@ def draw_pool(num_nodes: int, size: int, *, seed: int, epoch: int, use: int = 0)
         nodes, place = draws.unique(return_inverse=True)  # ascending; places (count,) in nodes
         if nodes.numel() >= size:
             # First draw of every distinct node: unique() sorts by node and would favour small ids.
-            first = torch.full_like(nodes, count).scatter_reduce_(0, place, torch.arange(count), "amin")
-            return draws[first.sort().values[:size]]
+            first_draws = torch.full_like(nodes, count).scatter_reduce_(0, place, torch.arange(count), "amin")
+            return draws[first_draws.sort().values[:size]]
         count *= 2  # draw i depends on i only, so more draws do not change the pool
 
 
@@ -81,10 +81,10 @@ def against(
     # (2, n); M for an end outside the pool
     ends = torch.stack([find_positions(pool, sources), find_positions(pool, targets)])
     low, high = ends.amin(0)[:, None], ends.amax(0)[:, None]  # (n, 1) each
-    free = pool.numel() - (ends < pool.numel()).sum(0)[:, None]  # (n, 1): pool nodes that are neither end
+    num_free = pool.numel() - (ends < pool.numel()).sum(0)[:, None]  # (n, 1): pool nodes that are neither end
     # By the link's global number, so that its negatives are the same on any number of workers.
     draws = uniform32(numbers, count, seed=seed, epoch=epoch, stream=stream("links", 4 + use))
-    places = map_to_range(draws, free)  # (n, k) in [0, free)
+    places = map_to_range(draws, num_free)  # (n, k) in [0, num_free)
     # Skip both ends instead of rejecting draws: shift past the lower position first, then past the higher one.
     places = places + (places >= low)
     return places + (places >= high)
@@ -97,7 +97,7 @@ def find_positions(pool: Tensor, nodes: Tensor) -> Tensor:
         >>> find_positions(torch.tensor([4, 0, 1]), torch.tensor([1, 2, 4])).tolist()
         [2, 3, 0]
     """
-    ascending, order = pool.sort()  # (M,) each
+    sorted_pool, order = pool.sort()  # (M,) each
     # A node above all of the pool gets position M; clamped, it fails the comparison like any other absent node.
-    index = torch.searchsorted(ascending, nodes).clamp_(max=pool.numel() - 1)
-    return torch.where(ascending[index] == nodes, order[index], pool.numel())
+    index = torch.searchsorted(sorted_pool, nodes).clamp_(max=pool.numel() - 1)
+    return torch.where(sorted_pool[index] == nodes, order[index], pool.numel())

@@ -96,16 +96,16 @@ class LinkObjective:
                 "link prediction needs at least 3 nodes, because a negative is neither end of its link, got a graph of "
                 f"{self._nodes} nodes; use a larger graph"
             )
-        learnt, scored = share.kinds == TRAIN, share.scored | (share.kinds != TRAIN)  # bool, one entry per link
+        is_learnt, is_scored = share.kinds == TRAIN, share.scored | (share.kinds != TRAIN)  # bool, one entry per link
 
-        def fetch(chosen: Tensor, sends: Tensor, splits: Tensor) -> RowGather:
+        def fetch(mask: Tensor, sends: Tensor, splits: Tensor) -> RowGather:
             # A worker's links have their sources among its own nodes, so only targets can be remote.
-            targets = share.targets[chosen]
+            targets = share.targets[mask]
             # Ascending and distinct, as the owner lists the rows to send: the ids themselves are never sent.
-            others = targets[share.owner[targets] != rank].unique()
+            remote_nodes = targets[share.owner[targets] != rank].unique()
             gather = GatherPlan(
                 send=sends.split(splits.tolist()),
-                receive=[others[share.owner[others] == peer] for peer in range(workers)],
+                receive=[remote_nodes[share.owner[remote_nodes] == peer] for peer in range(workers)],
             )
             return RowGather(
                 owned,
@@ -118,13 +118,13 @@ class LinkObjective:
                 timeline=timeline,
             )
 
-        self._fetch = fetch(learnt, share.learnt_sends, share.learnt_send_splits)
+        self._fetch = fetch(is_learnt, share.learnt_sends, share.learnt_send_splits)
         """Gather of the ends of training links."""
-        self._eval_fetch = fetch(scored, share.scored_sends, share.scored_send_splits)
+        self._eval_fetch = fetch(is_scored, share.scored_sends, share.scored_send_splits)
         """Gather of the ends of links for evaluation."""
-        self._train = self._links(share, learnt, self._fetch)
+        self._train = self._links(share, is_learnt, self._fetch)
         kinds = {"train": share.scored, "val": share.kinds == VAL, "test": share.kinds == TEST}
-        self._scored = {name: self._links(share, chosen, self._eval_fetch) for name, chosen in kinds.items()}
+        self._scored = {name: self._links(share, mask, self._eval_fetch) for name, mask in kinds.items()}
         totals = dict(zip(("train", "val", "test", "scored"), share.counts.tolist(), strict=True))
         self._terms = totals["train"] * (1 + task.num_negatives)
         self._counts = {"train": totals["scored"], "val": totals["val"], "test": totals["test"]}
@@ -132,10 +132,10 @@ class LinkObjective:
         self._fixed = draw_pool(self._nodes, min(task.num_candidates, self._nodes), seed=seed, epoch=0, use=FIXED)
         self._last = torch.empty(0), torch.empty(0, 1)  # scores (n,) and (n, k) of the last pass
 
-    def _links(self, share: LinkShare, chosen: Tensor, fetch: RowGather) -> _Links:
-        sources, targets = share.sources[chosen], share.targets[chosen]
+    def _links(self, share: LinkShare, mask: Tensor, fetch: RowGather) -> _Links:
+        sources, targets = share.sources[mask], share.targets[mask]
         rows = fetch.places(sources).to(self._device), fetch.places(targets).to(self._device)
-        return _Links(sources, targets, share.numbers[chosen], *rows)
+        return _Links(sources, targets, share.numbers[mask], *rows)
 
     @property
     def channels(self) -> Sequence[Channel]:
@@ -148,42 +148,46 @@ class LinkObjective:
         size = min(task.negative_pool, self._nodes)
         pool = draw_pool(self._nodes, size, seed=self._seed, epoch=look.epoch)  # (M,), the same on every worker
         # Rows (N + F, D): own rows, ends of training links, and the pool.
-        fetched = self._fetch(rows, pool, look)
+        gathered_rows = self._fetch(rows, pool, look)
         places = self._negatives(pool, links, task.num_negatives, look.epoch, 0)  # (n, k)
-        positive = self._decoder(fetched.rows, links.source_rows, links.target_rows)  # (n,)
+        positive_scores = self._decoder(gathered_rows.rows, links.source_rows, links.target_rows)  # (n,)
         sources = links.source_rows.repeat_interleave(task.num_negatives)  # (n,) -> (n k,)
-        negative = self._decoder(fetched.rows, sources, fetched.shared[places.flatten()])  # (n k,)
-        self._last = positive.detach(), negative.detach().view(-1, task.num_negatives)
+        negative_scores = self._decoder(gathered_rows.rows, sources, gathered_rows.shared[places.flatten()])  # (n k,)
+        self._last = positive_scores.detach(), negative_scores.detach().view(-1, task.num_negatives)
         # -log s(z) = softplus(-z) does not overflow, and -log s(-z) = softplus(z).
-        total = functional.softplus(-positive).sum() + functional.softplus(negative).sum()
+        total = functional.softplus(-positive_scores).sum() + functional.softplus(negative_scores).sum()
         return total / self._terms
 
     def scores(self, rows: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return AUC and MRR over the links of all workers."""
         assert look is not None, "rows of other workers are those of an epoch"
-        fetched = self._eval_fetch(rows, self._fixed, look)
-        found: dict[str, float] = {}
-        further: dict[str, float] = {}
+        gathered_rows = self._eval_fetch(rows, self._fixed, look)
+        auc_scores: dict[str, float] = {}
+        further_scores: dict[str, float] = {}
         for name, links in self._scored.items():
-            positive = self._decoder(fetched.rows, links.source_rows, links.target_rows)
+            positive_scores = self._decoder(gathered_rows.rows, links.source_rows, links.target_rows)
             places = self._negatives(self._fixed, links, 1, 0, FIXED).flatten()  # (n, 1) -> (n,)
-            negative = self._decoder(fetched.rows, links.source_rows, fetched.shared[places])
+            negative_scores = self._decoder(gathered_rows.rows, links.source_rows, gathered_rows.shared[places])
             # AUC is not a sum over workers: it needs the scores of all links at once.
             # (2, n) of this worker -> (2, n of all workers)
-            positives, negatives = _gather_columns(torch.stack([positive, negative]), distributed=distributed)
-            empty = self._counts[name] == 0
-            found[name] = float("nan") if empty else area_under_curve(positives, negatives)
+            positives, negatives = _gather_columns(
+                torch.stack([positive_scores, negative_scores]), distributed=distributed
+            )
+            is_empty = self._counts[name] == 0
+            auc_scores[name] = float("nan") if is_empty else area_under_curve(positives, negatives)
             if name != "train":
-                own = self._reciprocal_ranks(fetched.rows, fetched.shared, links, positive)
-                total = _sum_over_workers(own, distributed=distributed)
-                further[f"{name}_mrr"] = float("nan") if empty else total / self._counts[name]
-        return Scores(train=found["train"], val=found["val"], test=found["test"], further_scores=further)
+                own_sum = self._reciprocal_ranks(gathered_rows.rows, gathered_rows.shared, links, positive_scores)
+                total = _sum_over_workers(own_sum, distributed=distributed)
+                further_scores[f"{name}_mrr"] = float("nan") if is_empty else total / self._counts[name]
+        return Scores(
+            train=auc_scores["train"], val=auc_scores["val"], test=auc_scores["test"], further_scores=further_scores
+        )
 
     def train_counts(self, rows: Tensor) -> tuple[float, float]:
         """Return the number of training links scored above all their negatives in the last pass, and of all."""
-        positive, negative = self._last
+        positive_scores, negative_scores = self._last
         # (n,) > (n, k) -> (n,): the hardest negative decides
-        return float((positive > negative.amax(1)).sum()), float(positive.numel())
+        return float((positive_scores > negative_scores.amax(1)).sum()), float(positive_scores.numel())
 
     def _negatives(self, pool: Tensor, links: _Links, count: int, epoch: int, use: int) -> Tensor:
         places = against(
@@ -191,7 +195,7 @@ class LinkObjective:
         )
         return places.to(self._device)
 
-    def _reciprocal_ranks(self, rows: Tensor, pool: Tensor, links: _Links, positive: Tensor) -> float:
+    def _reciprocal_ranks(self, rows: Tensor, pool: Tensor, links: _Links, positive_scores: Tensor) -> float:
         """Return the sum of ``1 / rank`` of the targets of this worker's links."""
         total, size = 0.0, pool.numel()
         for start in range(0, len(links), step := max(1, _AT_ONCE // size)):
@@ -201,9 +205,9 @@ class LinkObjective:
             scores = scores.view(-1, size)  # (m M,) -> (m, M)
             for ends in (links.sources[span], links.targets[span]):
                 place = find_positions(self._fixed, ends).to(self._device)
-                in_pool = (place < size).nonzero().flatten()
-                scores[in_pool, place[in_pool]] = float("-inf")  # an end of the link is not a candidate
-            target_scores = positive[span, None]  # (m, 1)
+                pool_ends = (place < size).nonzero().flatten()
+                scores[pool_ends, place[pool_ends]] = float("-inf")  # an end of the link is not a candidate
+            target_scores = positive_scores[span, None]  # (m, 1)
             # Equal scores count half: a model with constant scores must not rank every target first.
             ranks = 1 + (scores > target_scores).double().sum(1) + (scores == target_scores).double().sum(1) / 2
             total += float(ranks.reciprocal().sum())
@@ -219,16 +223,16 @@ def _gather_columns(columns: Tensor, *, distributed: bool) -> Tensor:
     """
     if not distributed:
         return columns.cpu()
-    mine = columns.cpu() if dist.get_backend() == "gloo" else columns.contiguous()
+    own_columns = columns.cpu() if dist.get_backend() == "gloo" else columns.contiguous()
     # Workers have different numbers of links: exchange the numbers first, then pad to the largest.
-    size = torch.tensor([mine.shape[1]], device=mine.device)
+    size = torch.tensor([own_columns.shape[1]], device=own_columns.device)
     sizes = [torch.zeros_like(size) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, size)
-    most = max(int(each) for each in sizes)
-    padded = mine.new_zeros(mine.shape[0], most)  # all_gather needs equal shapes
-    padded[:, : mine.shape[1]] = mine
-    parts = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(parts, padded)
+    largest_size = max(int(each) for each in sizes)
+    padded_columns = own_columns.new_zeros(own_columns.shape[0], largest_size)  # all_gather needs equal shapes
+    padded_columns[:, : own_columns.shape[1]] = own_columns
+    parts = [torch.empty_like(padded_columns) for _ in sizes]
+    dist.all_gather(parts, padded_columns)
     return torch.cat([part[:, : int(each)] for part, each in zip(parts, sizes, strict=True)], 1).cpu()
 
 

@@ -53,13 +53,15 @@ class TaskSettings:
                 )
             return
         # Settings of links would be ignored without the task: refuse them.
-        changed = [
+        changed_names = [
             f"{field.name} {getattr(self, field.name)!r}"
             for field in dataclasses.fields(self)
             if getattr(self, field.name) != field.default
         ]
-        if changed:
-            raise ValueError(f"{changed[0]} needs task 'links', got task 'nodes'; add task 'links', or leave it out")
+        if changed_names:
+            raise ValueError(
+                f"{changed_names[0]} needs task 'links', got task 'nodes'; add task 'links', or leave it out"
+            )
 
     def require_graph(self, graph: Graph) -> None:
         """Raise if a graph lacks features, labels or a split that the task needs.

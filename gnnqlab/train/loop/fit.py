@@ -72,14 +72,14 @@ def fit(
     settings = config.train
     assert settings.evaluate_every is not None
     keep_pages()  # before the first large tensor is allocated
-    placed = config.system_on_hosts
+    placed_system = config.system_on_hosts
     task, held_links = config.task, None
     if task.task == "links":
         held_links = HeldOutLinks(task.val_share, task.test_share, settings.seed)
     # Read this worker's shard; if it is not cached, load and partition the graph first.
     shard = own_shard(
         config.graph,
-        placed.partition,
+        placed_system.partition,
         rank=rank,
         workers=workers,
         run=folder,
@@ -97,7 +97,7 @@ def fit(
     control = Control(folder, rank, config.system, distributed=workers > 1)
     trainer = worker_trainer(
         shard,
-        placed,
+        placed_system,
         config.model,
         settings,
         device=device,
@@ -143,10 +143,10 @@ def fit(
         _check_same_partition(shard)
     # Continue after the newest checkpoint, if there is one.
     keeper = CheckpointManager(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
-    first, earlier_s = keeper.resume()
-    started = time.perf_counter() - earlier_s  # a resumed run continues the time of the old one
+    first_epoch, earlier_s = keeper.resume()
+    start_s = time.perf_counter() - earlier_s  # a resumed run continues the time of the old one
     # Train, evaluate, record, and take a checkpoint.
-    for epoch in range(first, settings.epochs):
+    for epoch in range(first_epoch, settings.epochs):
         heartbeat.phase("compute", epoch=epoch)
         for recorder in recorders:
             recorder.begin(epoch)
@@ -162,7 +162,7 @@ def fit(
         record = {
             "epoch": epoch,
             "rank": rank,
-            "time_s": round(time.perf_counter() - started, 6),
+            "time_s": round(time.perf_counter() - start_s, 6),
             "loss": loss,
             "train_score": _number(scores.train),
             "val_score": _number(scores.val),
@@ -176,7 +176,7 @@ def fit(
             recorder.write(results)
         # After the records, so that they show the epoch that failed, and before a checkpoint of its weights.
         _check_finite(loss, epoch)
-        keeper.after(epoch, time.perf_counter() - started)
+        keeper.after(epoch, time.perf_counter() - start_s)
     keeper.close()
     trainer.close()
     for recorder in recorders:
@@ -208,8 +208,8 @@ def _check_same_partition(shard: Shard) -> None:
         )
 
 
-def _is_evaluated(epoch: int, epochs: int, every: int) -> bool:
-    return epoch == epochs - 1 or (every > 0 and epoch % every == 0)
+def _is_evaluated(epoch: int, epochs: int, period: int) -> bool:
+    return epoch == epochs - 1 or (period > 0 and epoch % period == 0)
 
 
 def _check_finite(loss: float, epoch: int) -> None:
@@ -261,8 +261,8 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "machine": machine(),
         "package": package(),
     }
-    for adaptive in trainer.adaptives.values():
-        facts |= adaptive.notes()
+    for callback in trainer.adaptives.values():
+        facts |= callback.notes()
     print(
         f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) per worker",
         flush=True,
@@ -272,7 +272,7 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
 
 def _projected_first(config: RunConfig, trainer: Trainer) -> list[bool]:
     """Return True for each layer that sends projected rows."""
-    layers = [bool(each.projects_first) for each in getattr(trainer.model, "convolutions", [])]
+    layers = [bool(convolution.projects_first) for convolution in getattr(trainer.model, "convolutions", [])]
     if trainer.exchange is None or not trainer.exchange.aggregates_before_projection or config.model.dropout == 0.0:
         return layers
-    return [projects and index == 0 for index, projects in enumerate(layers)]
+    return [projects_first and index == 0 for index, projects_first in enumerate(layers)]

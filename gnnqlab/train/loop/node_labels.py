@@ -128,8 +128,8 @@ class ManyLabels(NodeLabels):
         return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="sum")
 
     def _hits(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        predicted, truth = logits > 0, labels > 0
-        return (predicted & truth).sum(1), (predicted ^ truth).sum(1)  # TP and FP + FN of each node
+        predictions, truth = logits > 0, labels > 0
+        return (predictions & truth).sum(1), (predictions ^ truth).sum(1)  # TP and FP + FN of each node
 
     @staticmethod
     def _parts(hits: float, misses: float) -> tuple[float, float]:

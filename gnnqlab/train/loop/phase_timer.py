@@ -77,11 +77,11 @@ class PhaseTimer:
             yield
             self._beat(_BEATS.get(self._open, "compute"))
             return
-        outer = self._switch(phase)
+        outer_phase = self._switch(phase)
         try:
             yield
         finally:
-            self._switch(outer)
+            self._switch(outer_phase)
 
     def enter(self, phase: str) -> str:
         """Open a phase until another is opened or the enclosing block ends; return the phase before.
@@ -117,19 +117,21 @@ class PhaseTimer:
         return seconds
 
     def _switch(self, phase: str) -> str:
-        outer = self._switch_silently(phase)
+        outer_phase = self._switch_silently(phase)
         self._beat(_BEATS.get(phase, "compute"))
-        return outer
+        return outer_phase
 
     def _switch_silently(self, phase: str) -> str:
-        now = self._timer()
-        outer = self._open
-        self._seconds[outer] += now - self._since  # every second belongs to exactly one phase
+        time_s = self._timer()
+        outer_phase = self._open
+        self._seconds[outer_phase] += time_s - self._since  # every second belongs to exactly one phase
         if self._observers.phase_ended:
             observers = self._observers
-            observers.emit(observers.phase_ended, PhaseEnded(observers.rank, observers.epoch, outer, self._since, now))
-        self._open, self._since = phase, now
-        return outer
+            observers.emit(
+                observers.phase_ended, PhaseEnded(observers.rank, observers.epoch, outer_phase, self._since, time_s)
+            )
+        self._open, self._since = phase, time_s
+        return outer_phase
 
 
 def include_parts(seconds: Mapping[str, float]) -> dict[str, float]:
@@ -140,5 +142,5 @@ def include_parts(seconds: Mapping[str, float]) -> dict[str, float]:
         >>> found["dense"], found["products"]
         (3.5, 2.0)
     """
-    whole = {phase: seconds[phase] + sum(seconds[part] for part in parts) for phase, parts in PARTS.items()}
-    return {**seconds, **whole}
+    totals = {phase: seconds[phase] + sum(seconds[part] for part in parts) for phase, parts in PARTS.items()}
+    return {**seconds, **totals}

@@ -50,20 +50,20 @@ class ChannelBytes(Recorder):
 
     def figures(self) -> dict[str, Any]:
         channels = self._trainer.channels
-        now = (
+        totals = (
             sum(channel.bytes_payload for channel in channels),
             sum(channel.bytes_params for channel in channels),
             sum(channel.bytes_headers for channel in channels),
             sum(channel.wire_s for channel in channels),
         )
         # Counters run from the first epoch on; a record has the difference.
-        before, self._before = self._before, now
+        earlier_totals, self._before = self._before, totals
         return {
-            "bytes_payload": now[0] - before[0],
-            "bytes_params": now[1] - before[1],
-            "bytes_headers": now[2] - before[2],
+            "bytes_payload": totals[0] - earlier_totals[0],
+            "bytes_params": totals[1] - earlier_totals[1],
+            "bytes_headers": totals[2] - earlier_totals[2],
             "bytes_gradients": self._trainer.reduction.sent_bytes,
-            "wire_s": round(now[3] - before[3], 7),
+            "wire_s": round(totals[3] - earlier_totals[3], 7),
             "memory_bytes": _peak_memory(),
         }
 
@@ -99,7 +99,9 @@ class RoundedProducts(Recorder):
     def measure(self, epoch: int) -> None:
         # Before the evaluation, whose products are not counted.
         counts = self._counts().items()
-        self._rounded = {name: now - before for (name, now), before in zip(counts, self._before, strict=True)}
+        self._rounded = {
+            name: count - earlier_count for (name, count), earlier_count in zip(counts, self._before, strict=True)
+        }
 
     def figures(self) -> dict[str, Any]:
         return self._rounded
@@ -128,24 +130,24 @@ class Decisions(Recorder):
 
     def measure(self, epoch: int) -> None:
         trainer = self._trainer
-        decided = take_decisions(trainer, epoch)
-        if not decided or self._rank != 0:  # all workers make the same decisions
+        decisions = take_decisions(trainer, epoch)
+        if not decisions or self._rank != 0:  # all workers make the same decisions
             return
         # Writing decisions is part of what they cost.
         with trainer.clock.open_inclusive("assign"):
-            for name in dict.fromkeys(name for name, _ in decided):  # each file once
+            for name in dict.fromkeys(name for name, _ in decisions):  # each file once
                 if name not in (ASSIGNMENTS, DECISIONS):
                     raise ValueError(f"a decision belongs to {DECISIONS} or {ASSIGNMENTS}, got {name!r}")
                 lines = JsonLines(self._folder / name)
-                for file, entry in decided:
+                for file, entry in decisions:
                     if file == name:
                         lines.write(entry)
                 lines.close()
 
     def write(self, epoch: EndedEpoch) -> None:
-        for adaptive in self._trainer.adaptives.values():
-            adaptive.observe(epoch.arrivals)
-            save_tables(self._folder, self._rank, adaptive.tables())
+        for callback in self._trainer.adaptives.values():
+            callback.observe(epoch.arrivals)
+            save_tables(self._folder, self._rank, callback.tables())
 
 
 class RecordFile(Recorder):
@@ -198,12 +200,12 @@ class ObserverEvents(Recorder):
 def take_decisions(trainer: Trainer, epoch: int) -> list[Entry]:
     """Return the decisions of a trainer's callbacks since the last call; report them to the observers."""
     observers = trainer.observers
-    decided = [entry for adaptive in trainer.adaptives.values() for entry in adaptive.entries()]
+    decisions = [entry for callback in trainer.adaptives.values() for entry in callback.entries()]
     if observers.decision_made:
-        for name, entry in decided:
+        for name, entry in decisions:
             decision = DecisionMade(observers.rank, epoch, name.partition(".")[0], entry)
             observers.emit(observers.decision_made, decision)
-    return decided
+    return decisions
 
 
 def report_epoch(observers: Observers, epoch: int, loss: float, record: Mapping[str, Any]) -> None:

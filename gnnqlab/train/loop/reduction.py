@@ -87,12 +87,12 @@ class Slots:
             into[index] = term
 
     def read(self, summed: Tensor) -> ReducedFacts:
-        loss, flag, *others = summed.tolist()
+        loss, flag, *scalars = summed.tolist()
         # After loss and flag: P slots for each maximum, then the sums.
-        each = [others[index * self.workers :][: self.workers] for index in range(self.maxima)]
-        maxima = (None if any(map(math.isnan, values)) else max(values) for values in each)
+        slots_of_maxima = [scalars[index * self.workers :][: self.workers] for index in range(self.maxima)]
+        maxima = (None if any(map(math.isnan, values)) else max(values) for values in slots_of_maxima)
         # The flag is a sum of zeros and ones, one from each worker.
-        return ReducedFacts(loss, flag > 0, tuple(others[len(others) - self.sums :]), tuple(maxima))
+        return ReducedFacts(loss, flag > 0, tuple(scalars[len(scalars) - self.sums :]), tuple(maxima))
 
 
 class Reduction(Protocol):
@@ -176,18 +176,18 @@ class OverlappedReduction:
         if self._works:  # empty outside begin() and finish(): a backward pass of another caller is not reduced
             self._missing[bucket] -= 1
             # A bucket completed out of order waits: collectives must have the same order on all workers.
-            ready = self._posted
-            while ready < len(self._spans) and self._missing[ready] == 0:
-                ready += 1
-            self._post(ready)
+            num_complete = self._posted
+            while num_complete < len(self._spans) and self._missing[num_complete] == 0:
+                num_complete += 1
+            self._post(num_complete)
 
-    def _post(self, until: int) -> None:
-        for start, end in self._spans[self._posted : until]:
+    def _post(self, num_complete: int) -> None:
+        for start, end in self._spans[self._posted : num_complete]:
             span = self._travels[start:end]
             if self._travels is not self._parameters.gradients:
                 span.copy_(self._parameters.gradients[start:end])  # float32 -> bfloat16
             self._works.append(_start(span))
-        self._posted = max(self._posted, until)  # finish() posts the rest
+        self._posted = max(self._posted, num_complete)  # finish() posts the rest
 
 
 def make_reduction(
@@ -228,14 +228,14 @@ def _buckets(sizes: list[int]) -> tuple[list[tuple[int, int]], list[int]]:
         >>> _buckets([2**14, 3, 2**15])
         ([(16387, 49155), (0, 16387)], [1, 1, 0])
     """
-    ends = torch.tensor([0, *sizes]).cumsum(0).tolist()  # offset of each parameter, and the total
+    offsets = torch.tensor([0, *sizes]).cumsum(0).tolist()  # offset of each parameter, and the total
     spans: list[tuple[int, int]] = []
     bucket_of = [0] * len(sizes)
-    end = ends[-1]
+    end = offsets[-1]
     # From the last parameter on: the backward pass completes its gradient first.
     for index in reversed(range(len(sizes))):
         bucket_of[index] = len(spans)
-        if end - ends[index] >= _BUCKET or index == 0:
-            spans.append((ends[index], end))
-            end = ends[index]
+        if end - offsets[index] >= _BUCKET or index == 0:
+            spans.append((offsets[index], end))
+            end = offsets[index]
     return spans, bucket_of

@@ -72,5 +72,5 @@ def score_label(summary: Mapping[str, Any]) -> str:
 
 def get_test_score(summary: Mapping[str, Any]) -> float | None:
     """Return the test score of a summary, in [0, 1]; ``None`` before there is one."""
-    found: float | None = summary.get(score_key(summary))
-    return found
+    score: float | None = summary.get(score_key(summary))
+    return score

@@ -88,11 +88,11 @@ class Trainer:
         joined: WorkerGroup | None = None,
     ) -> None:
         # Names are the keys of the callbacks' states in checkpoints, so they must be unique.
-        self.adaptives = {adaptive.name: adaptive for adaptive in adaptives}
+        self.adaptives = {callback.name: callback for callback in adaptives}
         """Callbacks by name, in the order in which they run; the same on every worker."""
         if len(self.adaptives) != len(adaptives):
             raise ValueError(f"callbacks must have unique names, got {[each.name for each in adaptives]}")
-        self._deciding = any(adaptive.decides for adaptive in adaptives)
+        self._deciding = any(callback.decides for callback in adaptives)
         workers = joined.workers if joined is not None else dist.get_world_size() if distributed else 1
         self._scalars = ScalarReduction(adaptives, workers)
         self._has_update = False
@@ -134,19 +134,19 @@ class Trainer:
             loss = run_in_phase(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
         self._count(logits)
         # A list, not a generator: every callback must be polled in every epoch.
-        has_update = any([adaptive.has_update() for adaptive in self.adaptives.values()])  # noqa: C419
+        has_update = any([callback.has_update() for callback in self.adaptives.values()])  # noqa: C419
         with self.clock("reduce"):  # before the backward pass, whose hooks post the gradients behind the facts
             self.reduction.begin(Facts(loss, has_update, *self._scalars.collect_local(self._epoch_s)))
         with self.clock("other"):  # hooks of the backward pass open phases; the last one ends with this block
             loss.backward()
         with self.clock("reduce"):
-            summed = self.reduction.finish()
-        self._has_update, self._reduced = summed.flag, self._scalars.unpack(summed)
+            reduced_facts = self.reduction.finish()
+        self._has_update, self._reduced = reduced_facts.flag, self._scalars.unpack(reduced_facts)
         if self.exchange is not None:
             self.exchange.release()  # post pipelined messages, which would have delayed the all-reduce
         if self.graph.device.type == "cuda":
             raise_refused(self.graph.device)  # CUDA kernels only record an error; raise it here
-        return summed.loss
+        return reduced_facts.loss
 
     def epoch(self, epoch: int) -> float:
         """Train one epoch; return its loss before the optimizer step."""
@@ -156,36 +156,36 @@ class Trainer:
             self.optimizer.step()
         self._epoch_s = time.perf_counter() - start if self._is_usual() else None
         if self._has_update:  # on all workers or on none: the flag was summed
-            for adaptive in self.adaptives.values():
-                adaptive.share_updates(epoch)
+            for callback in self.adaptives.values():
+                callback.share_updates(epoch)
         # Decisions follow from values that are equal on all workers, so they need no further communication.
         if self._deciding:
             with self.clock.open_inclusive("assign"):
-                for adaptive, values in zip(self.adaptives.values(), self._reduced, strict=True):
-                    adaptive.after_epoch(epoch, loss, values)
+                for callback, values in zip(self.adaptives.values(), self._reduced, strict=True):
+                    callback.after_epoch(epoch, loss, values)
         return loss
 
     def _recompute_context(self) -> AbstractContextManager[RecomputeContext | None]:
         """Return the context of a forward pass that selects the tensors saved for backward, and reports them."""
-        keep, observers = self.settings.recompute, self.observers
+        recompute, observers = self.settings.recompute, self.observers
 
         def report(tensor: Tensor) -> Tensor:
             observers.emit(observers.tensor_saved, TensorSaved(observers.rank, observers.epoch, tensor))
             return tensor.detach()
 
-        if keep != "none":
-            return RecomputeContext(keep, report if observers.tensor_saved else None)
+        if recompute != "none":
+            return RecomputeContext(recompute, report if observers.tensor_saved else None)
         return _report_saved_tensors(report) if observers.tensor_saved else nullcontext()
 
     def _count(self, logits: Tensor) -> None:
         """Pass the counts of the training score to the callbacks that request it."""
-        receivers = [adaptive for adaptive in self.adaptives.values() if adaptive.wants_accuracy]
+        receivers = [callback for callback in self.adaptives.values() if callback.wants_accuracy]
         if not receivers:
             return
         with self.clock("loss"):
-            right, rows = self.objective.train_counts(logits.detach())
-        for adaptive in receivers:
-            adaptive.receive_score_counts(right, rows)
+            num_correct, rows = self.objective.train_counts(logits.detach())
+        for callback in receivers:
+            callback.receive_score_counts(num_correct, rows)
 
     def _is_usual(self) -> bool:
         """Return True if the seconds of this epoch are comparable; they exclude evaluation, control and checkpoints.
@@ -193,9 +193,9 @@ class Trainer:
         Not comparable are the first epoch of a process, which includes set-up, and an epoch after an evaluation, during
         which pending messages arrive, so that it is shorter; unless every epoch follows an evaluation.
         """
-        two_before, self._evaluated_before, self._evaluated = self._evaluated_before, self._evaluated, False
+        evaluated_two_before, self._evaluated_before, self._evaluated = self._evaluated_before, self._evaluated, False
         self._epochs_here += 1
-        return self._epochs_here > 1 and (two_before or not self._evaluated_before)
+        return self._epochs_here > 1 and (evaluated_two_before or not self._evaluated_before)
 
     @property
     def channels(self) -> list[Channel]:
@@ -213,8 +213,8 @@ class Trainer:
         """Wait until no message or task of this training is pending."""
         if self.exchange is not None:
             self.exchange.drain()
-        for adaptive in self.adaptives.values():
-            adaptive.close()
+        for callback in self.adaptives.values():
+            callback.close()
 
     @torch.no_grad()
     def evaluate(self, epoch: int) -> Scores:
@@ -230,7 +230,7 @@ class Trainer:
 
 @contextmanager
 def _report_saved_tensors(report: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    with torch.autograd.graph.saved_tensors_hooks(report, lambda saved: saved):
+    with torch.autograd.graph.saved_tensors_hooks(report, lambda tensor: tensor):
         yield
 
 
@@ -310,9 +310,9 @@ def worker_trainer(
     cache = at_work(system.cache)
     transport = transports(settings.transport, shard.rank, shard.workers)
     # Rows of evaluation and cached rows go directly from sender to receiver, whatever the transport of training.
-    exact = transports("direct", shard.rank, shard.workers)
+    exact_transport = transports("direct", shard.rank, shard.workers)
     if pacer is not None:
-        transport, exact = Paced(transport, pacer), Paced(exact, pacer)
+        transport, exact_transport = Paced(transport, pacer), Paced(exact_transport, pacer)
     number = run_number(run) if _with_headers(settings.verify_messages) else None  # None: messages without headers
     # The exchange between workers, composed from the parts of the system.
     exchange = join(
@@ -321,7 +321,7 @@ def worker_trainer(
         bits=bits,
         cache=cache,
         transport=transport,
-        exact_transport=exact,
+        exact_transport=exact_transport,
         seed=settings.seed,
         run=number,
         keep_static=settings.input_features == "cache",
@@ -338,13 +338,13 @@ def worker_trainer(
         shard=shard,
         distributed=distributed,
         transport=settings.transport,
-        time_links=lambda largest: time_transfers(
-            shard.rank, shard.workers, transport=exact, sizes=sizes_up_to(largest)
+        time_links=lambda largest_bytes: time_transfers(
+            shard.rank, shard.workers, transport=exact_transport, sizes=sizes_up_to(largest_bytes)
         ),
         phases=clock,
     )
-    adaptives = adaptives_of(training)
-    steering = [] if control is None else [control.register_callbacks(adaptives)]
+    callbacks = adaptives_of(training)
+    controls = [] if control is None else [control.register_callbacks(callbacks)]
     # Graph, model and objective.
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
     task = task or TaskSettings()
@@ -359,7 +359,7 @@ def worker_trainer(
         # and bit policy.
         wires = ChannelFactory(
             transport=transport,
-            exact_transport=exact,
+            exact_transport=exact_transport,
             seed=settings.seed,
             run=number,
             codec=Float32() if task.link_bits == EXACT else Stochastic(),
@@ -387,7 +387,7 @@ def worker_trainer(
         distributed=distributed,
         clock=clock,
         # Control comes first, so that the other callbacks use new settings in the same epoch.
-        adaptives=[*steering, *itertools.chain(*adaptives.values())],
+        adaptives=[*controls, *itertools.chain(*callbacks.values())],
         observers=observers,
     )
 

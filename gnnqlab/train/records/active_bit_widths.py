@@ -22,7 +22,7 @@ __all__ = ["load_widths", "save_tables"]
 def save_tables(folder: Path, rank: int, tables: Mapping[str, Mapping[str, Tensor]]) -> None:
     """Write the tables of a worker, each to ``NAME-rankR.npz``, replacing the previous file."""
     for name, table in tables.items():
-        with replacing(folder / f"{name}-rank{rank}.npz") as partial, partial.open("wb") as file:
+        with replacing(folder / f"{name}-rank{rank}.npz") as partial_path, partial_path.open("wb") as file:
             np.savez(file, **{key: tensor.numpy() for key, tensor in table.items()})  # type: ignore[arg-type]
 
 

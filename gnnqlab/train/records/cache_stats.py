@@ -33,10 +33,10 @@ class CacheCounts:
         rows: list[list[Any]] = []
         for channel in channels:
             # Channels count from their creation; the row of an epoch is a difference.
-            now, before = (channel.rows_sent, channel.rows_offered), self._before.get(channel.place, (0, 0))
-            self._before[channel.place] = now
-            if now[1] > before[1]:  # the exchange ran in this epoch
-                rows.append([*channel.place, now[0] - before[0], now[1] - before[1], channel.epsilon])
+            counts, old_counts = (channel.rows_sent, channel.rows_offered), self._before.get(channel.place, (0, 0))
+            self._before[channel.place] = counts
+            if counts[1] > old_counts[1]:  # the exchange ran in this epoch
+                rows.append([*channel.place, counts[0] - old_counts[0], counts[1] - old_counts[1], channel.epsilon])
         return rows
 
 
@@ -54,7 +54,7 @@ def record_entries(rows: Sequence[list[Any]]) -> dict[str, float]:
         entries["epsilon"] = rows[0][-1]
     for layer in sorted({row[0] for row in rows}):
         counts = [row[3:5] for row in rows if row[0] == layer]
-        entries[f"sent_{layer}"] = sum(sent for sent, _ in counts) / sum(offered for _, offered in counts)
+        entries[f"sent_{layer}"] = sum(count for count, _ in counts) / sum(count for _, count in counts)
     return entries
 
 

@@ -49,9 +49,9 @@ def mark(records: pd.DataFrame, lag: int) -> pd.Series:
         >>> mark(records, 1).tolist(), mark(records, 0).tolist()
         ([0, 1, 0, 1], [0, 0, 0, 0])
     """
-    evaluated = records.loc[records["train_score"].notna(), "epoch"]  # other epochs have no scores
-    after = {epoch + later for epoch in evaluated.unique() for later in range(1, lag + 1)}
-    return records["epoch"].isin(after).astype(int)
+    evaluated_epochs = records.loc[records["train_score"].notna(), "epoch"]  # other epochs have no scores
+    following_epochs = {epoch + distance for epoch in evaluated_epochs.unique() for distance in range(1, lag + 1)}
+    return records["epoch"].isin(following_epochs).astype(int)
 
 
 def drop_shortened_epochs(records: pd.DataFrame) -> pd.DataFrame:
@@ -65,8 +65,8 @@ def drop_shortened_epochs(records: pd.DataFrame) -> pd.DataFrame:
     """
     if "after_evaluation" not in records.columns:
         return records
-    others = records[~(records["after_evaluation"] > 0)]
-    return records if others.empty else others
+    other_records = records[~(records["after_evaluation"] > 0)]
+    return records if other_records.empty else other_records
 
 
 def epoch_seconds(records: pd.DataFrame) -> pd.Series:
@@ -85,11 +85,11 @@ def epoch_seconds(records: pd.DataFrame) -> pd.Series:
     seconds = records.groupby("epoch", sort=True)["epoch_s"].max()  # workers wait for the slowest
     if "after_evaluation" not in records.columns:
         return seconds
-    shortened = records.groupby("epoch", sort=True)["after_evaluation"].max() > 0
-    others = seconds.mask(shortened | (seconds.index == seconds.index.min()))
-    if others.isna().all():
+    is_shortened = records.groupby("epoch", sort=True)["after_evaluation"].max() > 0
+    other_seconds = seconds.mask(is_shortened | (seconds.index == seconds.index.min()))
+    if other_seconds.isna().all():
         return seconds
-    return seconds.mask(shortened, others.interpolate(limit_direction="both"))
+    return seconds.mask(is_shortened, other_seconds.interpolate(limit_direction="both"))
 
 
 def by_epoch(records: pd.DataFrame) -> pd.DataFrame:
@@ -98,7 +98,7 @@ def by_epoch(records: pd.DataFrame) -> pd.DataFrame:
     The slowest worker's epoch counts, because the others wait for it; evaluation is excluded, and an epoch that it made
     shorter is interpolated.
     """
-    first = records.sort_values("rank").groupby("epoch", sort=True)  # loss and scores are equal on all ranks
-    table = first[["loss", "train_score", "val_score", "test_score"]].first()
+    groups = records.sort_values("rank").groupby("epoch", sort=True)  # loss and scores are equal on all ranks
+    table = groups[["loss", "train_score", "val_score", "test_score"]].first()
     table["train_s"] = epoch_seconds(records).cumsum()
     return table.reset_index()

@@ -40,13 +40,13 @@ class JsonLines:
         # After a partial write, end that line first, so that only one line is unreadable.
         line = (b"\n" if self._torn else b"") + json.dumps(record, separators=(",", ":")).encode() + b"\n"
         try:
-            written = os.write(self._descriptor, line)
+            num_written = os.write(self._descriptor, line)
         except OSError as error:
-            written = 0
+            num_written = 0
             if not self._warned:
                 print(f"records cannot be written ({error.strerror}); training continues without them", flush=True)
                 self._warned = True
-        self._torn = written < len(line)
+        self._torn = num_written < len(line)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -66,14 +66,14 @@ def parse_lines(text: bytes) -> list[dict[str, Any]]:
         >>> parse_lines(b'{"epoch":0}\\n{"epo\\n{"epoch":2}\\n')
         [{'epoch': 0}, {'epoch': 2}]
     """
-    whole = text.strip(b"\n")
-    if not whole:
+    body = text.strip(b"\n")
+    if not body:
         return []
     try:
         # One call for all lines takes two thirds of the time of one call per line.
-        values = json.loads(b"[" + whole.replace(b"\n", b",") + b"]")
+        values = json.loads(b"[" + body.replace(b"\n", b",") + b"]")
     except ValueError:
-        values = [_value(line) for line in whole.split(b"\n")]
+        values = [_value(line) for line in body.split(b"\n")]
     return [value for value in values if isinstance(value, dict)]
 
 
@@ -99,10 +99,10 @@ def read_ends(path: Path, key: str) -> Iterator[dict[str, Any]]:
         path: the file, as ``JsonLines`` writes it: without spaces, and the first entry is an integer.
         key: of the last entry; lines without it are skipped.
     """
-    ends = re.compile(rb'(\{"\w+":-?\d+,).*("%s":.*)\n' % re.escape(key).encode())
+    pattern = re.compile(rb'(\{"\w+":-?\d+,).*("%s":.*)\n' % re.escape(key).encode())
     with open(path, "rb") as file:
         for line in file:
-            if match := ends.fullmatch(line):
+            if match := pattern.fullmatch(line):
                 yield from parse_lines(match[1] + match[2])
 
 
@@ -136,9 +136,9 @@ class JsonLinesTail:
         except OSError:
             return []
         # An incomplete last line stays for the next call.
-        whole = text[: text.rfind(b"\n") + 1]
-        self._offset = begin + len(whole)
-        return parse_lines(whole)
+        complete_text = text[: text.rfind(b"\n") + 1]
+        self._offset = begin + len(complete_text)
+        return parse_lines(complete_text)
 
 
 def spread_lines(path: Path, count: int) -> list[dict[str, Any]]:
@@ -147,10 +147,10 @@ def spread_lines(path: Path, count: int) -> list[dict[str, Any]]:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            first = file.readline()
-            if size <= 4 * count * len(first):  # seeking would repeat lines
-                return parse_lines(_complete_lines(first + file.read()))
-            lines = [first]
+            first_line = file.readline()
+            if size <= 4 * count * len(first_line):  # seeking would repeat lines
+                return parse_lines(_complete_lines(first_line + file.read()))
+            lines = [first_line]
             for number in range(1, count):
                 file.seek(size * number // count)  # most likely inside a line, so skip to the next
                 file.readline()
@@ -168,10 +168,10 @@ def last_line(path: Path) -> dict[str, Any] | None:
             size, length = file.seek(0, os.SEEK_END), _TAIL
             while True:
                 file.seek(max(0, size - length))
-                found = parse_lines(_complete_lines(file.read(length)))
+                objects = parse_lines(_complete_lines(file.read(length)))
                 # The first line of the chunk may be cut off, and the last one incomplete; both are skipped.
-                if found or length >= size:
-                    return found[-1] if found else None
+                if objects or length >= size:
+                    return objects[-1] if objects else None
                 length *= 4
     except OSError:
         return None
@@ -193,17 +193,17 @@ def lines_at(path: Path, key: str, wanted: Iterable[int]) -> Iterator[dict[str, 
         with open(path, "rb") as file:
             size, begin = file.seek(0, os.SEEK_END), 0
             for value in wanted:
-                line, found = _line_from(file, begin, head, key)
-                if found is not None and found < value:
+                line, line_value = _line_from(file, begin, head, key)
+                if line_value is not None and line_value < value:
                     low, high = begin, size  # the matching line begins in [low, high)
                     # The first line from low on has at most the wanted value; from high on, all values are greater.
                     while high - low > 1:
                         middle = (low + high) // 2
-                        _, reached = _line_from(file, middle, head, key)
-                        low, high = (middle, high) if reached is not None and reached <= value else (low, middle)
+                        _, mid_value = _line_from(file, middle, head, key)
+                        low, high = (middle, high) if mid_value is not None and mid_value <= value else (low, middle)
                     begin = low
-                    line, found = _line_from(file, begin, head, key)
-                if found == value:
+                    line, line_value = _line_from(file, begin, head, key)
+                if line_value == value:
                     begin = file.tell()
                     yield from parse_lines(line)
     except OSError:
@@ -219,9 +219,9 @@ def _line_from(file: BinaryIO, offset: int, head: re.Pattern[bytes], key: str) -
     while (line := file.readline()).endswith(b"\n"):
         if match := head.match(line):
             return line, int(match[1])
-        for each in parse_lines(line):
-            if key in each:
-                return line, int(each[key])
+        for record in parse_lines(line):
+            if key in record:
+                return line, int(record[key])
     return b"", None
 
 

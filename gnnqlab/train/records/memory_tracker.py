@@ -80,17 +80,17 @@ class MemoryTracker(TorchDispatchMode, Observer):
         """
         storage = tensor.untyped_storage()  # views share a storage, so it is counted once
         key, size = id(storage), storage.nbytes()
-        known = self._entries.get(key)
-        if known is None:
-            first = purpose or ("buffers" if tensor.dtype == torch.uint8 else "rows")
-            self._entries[key] = first, size
-            self._add(first, size)
+        entry = self._entries.get(key)
+        if entry is None:
+            first_purpose = purpose or ("buffers" if tensor.dtype == torch.uint8 else "rows")
+            self._entries[key] = first_purpose, size
+            self._add(first_purpose, size)
             # The id of a storage can be reused only after it is freed, when this removes its entry.
             self._finalizers.append(weakref.finalize(storage, self._remove, key))
-        elif purpose is not None and known[0] != purpose and key not in self._fixed:
-            self._entries[key] = purpose, known[1]
-            self._add(known[0], -known[1])
-            self._add(purpose, known[1])
+        elif purpose is not None and entry[0] != purpose and key not in self._fixed:
+            self._entries[key] = purpose, entry[1]
+            self._add(entry[0], -entry[1])
+            self._add(purpose, entry[1])
         if fixed:
             self._fixed.add(key)
 

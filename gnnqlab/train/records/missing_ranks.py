@@ -17,12 +17,12 @@ def missing_ranks_error(folder: Path, workers: int, *, ended: bool) -> str:
             other worker.
     """
     sizes = [_size(folder / f"records-rank{rank}.jsonl") for rank in range(workers)]
-    trained = any(size > 0 for size in sizes) or (ended and (folder / "facts.json").exists())
-    missing = [rank for rank, size in enumerate(sizes) if trained and (size < 0 or (ended and size == 0))]
-    if not missing:
+    has_records = any(size > 0 for size in sizes) or (ended and (folder / "facts.json").exists())
+    ranks = [rank for rank, size in enumerate(sizes) if has_records and (size < 0 or (ended and size == 0))]
+    if not ranks:
         return ""
     return (
-        f"a run must have the records of its {workers} workers, got none of rank(s) {', '.join(map(str, missing))} in "
+        f"a run must have the records of its {workers} workers, got none of rank(s) {', '.join(map(str, ranks))} in "
         f"{folder}; machines of one run must share its folder"
     )
 

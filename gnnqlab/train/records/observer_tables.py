@@ -38,8 +38,8 @@ def read_tables(folder: Path) -> dict[str, DataFrame]:
     """
     import pandas as pd
 
-    found: dict[str, list[dict[str, object]]] = {}
+    records: dict[str, list[dict[str, object]]] = {}
     for path in sorted((folder / "tables").glob("*-rank*.jsonl")):
         name = path.stem.rpartition("-rank")[0]
-        found.setdefault(name, []).extend(json.loads(line) for line in path.read_text().splitlines())
-    return {name: pd.DataFrame(rows) for name, rows in found.items()}
+        records.setdefault(name, []).extend(json.loads(line) for line in path.read_text().splitlines())
+    return {name: pd.DataFrame(rows) for name, rows in records.items()}

@@ -48,26 +48,26 @@ def persistent_tensors(trainer: Trainer) -> dict[str, list[Tensor]]:
         >>> [purpose for purpose, tensors in persistent_tensors(trainer).items() if tensors]  # one worker: no halo
         ['weights', 'rows', 'adjacency']
     """
-    graph, named = trainer.graph, list(_tensors(trainer))
+    graph, trainer_tensors = trainer.graph, list(_tensors(trainer))
     shard = getattr(graph, "_shard", None)
     # The first claim on a storage counts, so they are ordered from the most to the least specific.
     claims: list[tuple[str, Tensor]] = []
     for holder in (trainer.parameters, trainer.optimizer):
         claims += [("weights", tensor) for tensor, _ in _tensors(holder)]
     claims += [("weights", buffer) for buffer in trainer.model.buffers()]
-    claims += [(purpose, tensor) for tensor, purpose in named if purpose is not None]
+    claims += [(purpose, tensor) for tensor, purpose in trainer_tensors if purpose is not None]
     claims += [("rows", tensor) for holder in (graph.features, trainer.objective) for tensor, _ in _tensors(holder)]
     claims += [("rows", tensor) for name in _ROWS_OF_SHARDS for tensor, _ in _tensors(getattr(shard, name, None))]
     claims += [("adjacency", tensor) for tensor, _ in _tensors(shard)]
-    claims += [(_kind(tensor), tensor) for tensor, purpose in named if purpose is None]
-    found: dict[str, list[Tensor]] = {purpose: [] for purpose in ("weights", "halo", "buffers", "rows", "adjacency")}
-    known: set[int] = set()
+    claims += [(_kind(tensor), tensor) for tensor, purpose in trainer_tensors if purpose is None]
+    groups: dict[str, list[Tensor]] = {purpose: [] for purpose in ("weights", "halo", "buffers", "rows", "adjacency")}
+    storage_ids: set[int] = set()
     for purpose, tensor in claims:
         memory = id(tensor.untyped_storage())
-        if memory not in known:  # views share a storage
-            known.add(memory)
-            found[purpose].append(tensor)
-    return found
+        if memory not in storage_ids:  # views share a storage
+            storage_ids.add(memory)
+            groups[purpose].append(tensor)
+    return groups
 
 
 def _kind(tensor: Tensor) -> str:
@@ -85,19 +85,19 @@ def _tensors(start: Any) -> Iterator[tuple[Tensor, str | None]]:
 def _walk(start: Any) -> Iterator[tuple[Any, str | None]]:
     """Yield all reachable objects, breadth-first, with the purpose that a part on the path declares."""
     queue: deque[tuple[Any, str | None]] = deque([(start, None)])
-    seen: set[tuple[int, str | None]] = set()
+    seen_keys: set[tuple[int, str | None]] = set()
     references = []  # references to temporary objects: once freed, their ids would be reused by other objects
     while queue:
         value, purpose = queue.popleft()
-        if value is None or isinstance(value, str | bytes | int | float | type) or (id(value), purpose) in seen:
+        if value is None or isinstance(value, str | bytes | int | float | type) or (id(value), purpose) in seen_keys:
             continue
-        seen.add((id(value), purpose))
+        seen_keys.add((id(value), purpose))
         references.append(value)
         yield value, purpose
         # Tensors inside a matrix count for it, unless a part on the path declares their purpose.
         if isinstance(value, Adjacency):
             purpose = purpose or "adjacency"
-        queue.extend((each, named or purpose) for each, named in _list_members(value))
+        queue.extend((member, member_purpose or purpose) for member, member_purpose in _list_members(value))
 
 
 def _list_members(value: Any) -> Iterator[tuple[Any, str | None]]:
@@ -106,13 +106,13 @@ def _list_members(value: Any) -> Iterator[tuple[Any, str | None]]:
         if value.grad is not None:
             yield value.grad, None
     elif isinstance(value, Mapping):
-        for key, each in list(value.items()):
+        for key, member in list(value.items()):
             yield key, None
-            yield each, None
+            yield member, None
     elif isinstance(value, list | tuple | set | frozenset | deque):
-        yield from ((each, None) for each in list(value))
+        yield from ((member, None) for member in list(value))
     elif isinstance(value, partial):
-        yield from ((each, None) for each in (value.func, value.args, value.keywords))
+        yield from ((member, None) for member in (value.func, value.args, value.keywords))
     elif isinstance(value, MethodType):
         yield value.__self__, None
     elif isinstance(value, FunctionType):
@@ -120,12 +120,12 @@ def _list_members(value: Any) -> Iterator[tuple[Any, str | None]]:
             with suppress(ValueError):  # the cell is still empty
                 yield cell.cell_contents, None
     elif isinstance(value, nn.Module) or type(value).__module__.partition(".")[0] not in _FOREIGN:
-        stands_for = getattr(type(value), "stands_for", {})
-        for name, each in _attributes(value):
+        purposes = getattr(type(value), "stands_for", {})
+        for name, member in _attributes(value):
             if name not in _UNDER_WAY:
-                yield each, stands_for.get(name)
+                yield member, purposes.get(name)
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
-    slots = [name for each in type(value).__mro__ for name in getattr(each, "__slots__", ()) if hasattr(value, name)]
+    slots = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ()) if hasattr(value, name)]
     return [*list(getattr(value, "__dict__", {}).items()), *((name, getattr(value, name)) for name in slots)]

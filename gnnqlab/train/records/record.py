@@ -156,9 +156,11 @@ def _lag(folder: Path) -> int:
 
 def _record_columns(folder: Path) -> tuple[str, ...]:
     """Return the columns of a run's records; further scores of its objective follow ``test_score``."""
-    also = tuple(f"{split}_{name}" for name in read_further_score_names(_facts(folder)) for split in ("val", "test"))
+    further_columns = tuple(
+        f"{split}_{name}" for name in read_further_score_names(_facts(folder)) for split in ("val", "test")
+    )
     end = RECORD_COLUMNS.index("test_score") + 1
-    return RECORD_COLUMNS[:end] + also + RECORD_COLUMNS[end:]
+    return RECORD_COLUMNS[:end] + further_columns + RECORD_COLUMNS[end:]
 
 
 def _columns(lines: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
@@ -238,8 +240,8 @@ def summarize(folder: Path) -> dict[str, Any]:
         RuntimeError: if the records of a worker are missing: sums over the others would be too small.
     """
     config = read_config(folder)
-    if missing := missing_ranks_error(folder, config["workers"], ended=False):
-        raise RuntimeError(missing)
+    if error := missing_ranks_error(folder, config["workers"], ended=False):
+        raise RuntimeError(error)
     frame = read_records(folder)
     summary: dict[str, Any] = {
         "run": folder.name,
@@ -252,52 +254,52 @@ def summarize(folder: Path) -> dict[str, Any]:
     if frame.empty:
         return summary
     # During training the newest epoch may lack workers that are still in it.
-    complete = frame[frame.groupby("epoch")["rank"].transform("size") == config["workers"]]
-    frame = complete if not complete.empty else frame
+    complete_frame = frame[frame.groupby("epoch")["rank"].transform("size") == config["workers"]]
+    frame = complete_frame if not complete_frame.empty else frame
     epochs = frame.groupby("epoch")
     # Seconds and bytes of usual epochs: without the first one, and without those after evaluations.
-    settled = frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
+    steady_frame = frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
 
-    timed = drop_shortened_epochs(settled)  # without epochs after evaluations
+    timed_frame = drop_shortened_epochs(steady_frame)  # without epochs after evaluations
 
     def median_of_means(*columns: str) -> float:
         # Mean over workers, sum of the phases, median over epochs.
-        return float(timed.groupby("epoch")[list(columns)].mean().sum(axis=1).median())
+        return float(timed_frame.groupby("epoch")[list(columns)].mean().sum(axis=1).median())
 
-    first = frame[frame["rank"] == frame["rank"].min()]  # loss and scores are equal on all ranks
-    evaluated = first.dropna(subset=["train_score"])
+    first_rank = frame[frame["rank"] == frame["rank"].min()]  # loss and scores are equal on all ranks
+    evaluations = first_rank.dropna(subset=["train_score"])
     # A graph without validation nodes has only NaN: then the first evaluation counts.
-    best = evaluated.loc[evaluated["val_score"].fillna(-1.0).idxmax()] if not evaluated.empty else None
+    row = evaluations.loc[evaluations["val_score"].fillna(-1.0).idxmax()] if not evaluations.empty else None
     metric = _metric(folder)
     # Summed over workers, as assign_s is.
-    trained = sum(float(epoch_seconds(own).sum()) for _, own in frame.groupby("rank"))
-    sent = settled.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # per epoch, all workers
+    trained_s = sum(float(epoch_seconds(rank_frame).sum()) for _, rank_frame in frame.groupby("rank"))
+    sizes = steady_frame.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # per epoch, all workers
     summary.update(
         {
             "epochs": int(frame["epoch"].max()) + 1,
             "evaluate_every": config["train"].get("evaluate_every"),
-            metric: None if best is None else float(best["test_score"]),
-            **_further_test_scores(folder, best),
-            "best_val": None if best is None or best["val_score"] != best["val_score"] else float(best["val_score"]),
-            "best_epoch": None if best is None else int(best["epoch"]),
+            metric: None if row is None else float(row["test_score"]),
+            **_further_test_scores(folder, row),
+            "best_val": None if row is None or row["val_score"] != row["val_score"] else float(row["val_score"]),
+            "best_epoch": None if row is None else int(row["epoch"]),
             "train_s": float(epoch_seconds(frame).sum()),
-            "epoch_s": float(timed.groupby("epoch")["epoch_s"].max().median()),
+            "epoch_s": float(timed_frame.groupby("epoch")["epoch_s"].max().median()),
             "comm_s": median_of_means("wait_s", "reduce_s"),
             "comp_s": median_of_means("central_s", "marginal_s", "dense_s", "optimizer_s"),
             "quant_s": median_of_means("encode_s", "decode_s"),
             "assign_s": float(frame["assign_s"].mean()),
-            "assign_share": float(frame["assign_s"].sum() / trained) if trained else 0.0,
-            "bytes_sent": int(statistics.median(sent)),
-            "bytes_payload": int(settled.groupby("epoch")["bytes_payload"].sum().median()),
-            "bytes_params": int(settled.groupby("epoch")["bytes_params"].sum().median()),
-            "bytes_headers": int(settled.groupby("epoch")["bytes_headers"].sum().median()),
+            "assign_share": float(frame["assign_s"].sum() / trained_s) if trained_s else 0.0,
+            "bytes_sent": int(statistics.median(sizes)),
+            "bytes_payload": int(steady_frame.groupby("epoch")["bytes_payload"].sum().median()),
+            "bytes_params": int(steady_frame.groupby("epoch")["bytes_params"].sum().median()),
+            "bytes_headers": int(steady_frame.groupby("epoch")["bytes_headers"].sum().median()),
             "final_loss": float(epochs["loss"].first().iloc[-1]),
             "wall_s": float(frame["time_s"].max()),
             "peak_memory_bytes": int(frame["memory_bytes"].max()),
             "input_features": _input_features(config["train"]),
             "layer0": "once" if _input_features(config["train"]) == "cache" else "resend",  # its name until 0.9
             "transport": config["train"]["transport"],
-            **_link(folder, config, timed),
+            **_link(folder, config, timed_frame),
             **_assignments(folder),
             **coordination_figures(folder, frame),
         }
@@ -307,17 +309,17 @@ def summarize(folder: Path) -> dict[str, Any]:
 
 def _input_features(train: dict[str, Any]) -> str:
     """Return the setting, also from files of versions in which it was called ``layer0``."""
-    former = "cache" if train.get("layer0") == "once" else "resend"
-    return str(train.get("input_features", former))
+    default = "cache" if train.get("layer0") == "once" else "resend"
+    return str(train.get("input_features", default))
 
 
-def _further_test_scores(folder: Path, best: Any) -> dict[str, float | None]:
+def _further_test_scores(folder: Path, row: Any) -> dict[str, float | None]:
     """Return the further test scores of the best epoch."""
     names = [f"test_{name}" for name in read_further_score_names(_facts(folder))]
-    return {name: None if best is None else float(best[name]) for name in names}
+    return {name: None if row is None else float(row[name]) for name in names}
 
 
-def _link(folder: Path, config: dict[str, Any], timed: pd.DataFrame) -> dict[str, Any]:
+def _link(folder: Path, config: dict[str, Any], timed_frame: pd.DataFrame) -> dict[str, Any]:
     """Return the link between the workers, and its measured goodput."""
     link = Link.from_folder(folder, config["workers"])
     figures: dict[str, Any] = {"link": link.label, "hosts": link.hosts}
@@ -326,7 +328,7 @@ def _link(folder: Path, config: dict[str, Any], timed: pd.DataFrame) -> dict[str
         figures["goodput_bytes_per_s"] = link.goodput
         figures["vanilla_share"] = config["launch"].get("vanilla_share")
     if link.kind == "emulated":
-        figures["bytes_wire"] = int(timed.groupby("epoch")["bytes_wire"].sum().median())
+        figures["bytes_wire"] = int(timed_frame.groupby("epoch")["bytes_wire"].sum().median())
     return figures
 
 
@@ -355,8 +357,8 @@ def coordination_figures(folder: Path, records: pd.DataFrame) -> dict[str, Any]:
         return {}
     extract_s = facts["extract_s"] or 0.0
     spent_s = float(records.groupby("rank")["assign_s"].sum().max())  # workers wait for the slowest
-    whole_s = extract_s + float(records["time_s"].max())
-    return {"extract_s": facts["extract_s"], "coordination_share": (extract_s + spent_s) / whole_s if whole_s else 0.0}
+    total_s = extract_s + float(records["time_s"].max())
+    return {"extract_s": facts["extract_s"], "coordination_share": (extract_s + spent_s) / total_s if total_s else 0.0}
 
 
 def _metric(folder: Path) -> str:

@@ -46,20 +46,20 @@ def read_traffic(
     import pandas as pd
 
     paths = sorted(folder.glob("traffic-rank*.jsonl"))
-    selected = _selected_epochs(paths, epochs, last, spread)
+    selection = _selected_epochs(paths, epochs, last, spread)
     parts = [
         _columns(chunk)
         for path in paths
-        for chunk in _chunk(_LINES, read_lines(path) if selected is None else lines_at(path, "epoch", selected))
+        for chunk in _chunk(_LINES, read_lines(path) if selection is None else lines_at(path, "epoch", selection))
     ]
     parts = [part for part in parts if part]  # a chunk without messages has no columns
     if not parts:
-        none = pd.DataFrame([], columns=list(TRAFFIC_COLUMNS))
-        return none.assign(tier=pd.Categorical([], categories=TIERS))
+        empty_table = pd.DataFrame([], columns=list(TRAFFIC_COLUMNS))
+        return empty_table.assign(tier=pd.Categorical([], categories=TIERS))
     # One column at a time, freeing its parts: never two copies of a long table in memory.
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in TRAFFIC_COLUMNS}
-    crossed = _host(columns["sender"], folder) != _host(columns["receiver"], folder)  # (rows,) bool
-    tier = pd.Categorical.from_codes(crossed.astype(np.int8), categories=TIERS)  # 0: inner, 1: outer
+    crosses_hosts = _host(columns["sender"], folder) != _host(columns["receiver"], folder)  # (rows,) bool
+    tier = pd.Categorical.from_codes(crosses_hosts.astype(np.int8), categories=TIERS)  # 0: inner, 1: outer
     return pd.DataFrame({**columns, "tier": tier}, copy=False)
 
 
@@ -76,9 +76,9 @@ def _selected_epochs(
 ) -> list[int] | range | None:
     """Return the selected epochs, ascending; ``None`` for all."""
     selections = {"epochs": epochs, "last": last, "spread": spread}
-    chosen = [name for name, value in selections.items() if value is not None]
-    if len(chosen) > 1:
-        raise ValueError(f"epochs must be selected in one way, got {' and '.join(chosen)}; leave out all but one")
+    chosen_names = [name for name, value in selections.items() if value is not None]
+    if len(chosen_names) > 1:
+        raise ValueError(f"epochs must be selected in one way, got {' and '.join(chosen_names)}; leave out all but one")
     for name, count in (("last", last), ("spread", spread)):
         if count is not None and count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}; leave it out for all epochs")
@@ -86,8 +86,8 @@ def _selected_epochs(
         return epochs if isinstance(epochs, range) and epochs.step > 0 else sorted(set(epochs))
     if last is not None:
         # Workers write at different times: the newest epoch that is in all files.
-        newest = min((line["epoch"] if (line := last_line(path)) else -1 for path in paths), default=-1)
-        return range(max(0, newest + 1 - last), newest + 1)
+        newest_epoch = min((line["epoch"] if (line := last_line(path)) else -1 for path in paths), default=-1)
+        return range(max(0, newest_epoch + 1 - last), newest_epoch + 1)
     if spread is not None:
         return [line["epoch"] for line in spread_lines(paths[0], spread)] if paths else []
     return None
@@ -106,8 +106,8 @@ def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
 
     # Short rows come from files without the last columns.
     columns = zip(*((line["epoch"], *row, *_DEFAULTS[len(row) :]) for line in lines for row in line["rows"]))
-    found = dict(zip(TRAFFIC_COLUMNS, columns))
+    columns_by_name = dict(zip(TRAFFIC_COLUMNS, columns))
     return {
         name: np.array([sys.intern(word) for word in values], dtype=object) if name == "direction" else np.array(values)
-        for name, values in found.items()
+        for name, values in columns_by_name.items()
     }

@@ -153,7 +153,7 @@ def test_counting_changes_no_loss() -> None:
     assert [plain.epoch(epoch) for epoch in range(3)] == [counted.epoch(epoch) for epoch in range(3)]
 
 
-def test_seconds_are_told_apart_by_what_runs() -> None:
+def test_products_and_aggregations_enter_separate_timer_phases() -> None:
     turned: list[str] = []
 
     class RecordingTimer(PhaseTimer):

@@ -45,7 +45,7 @@ def test_columns_are_those_of_the_table() -> None:
     }  # fmt: skip
 
 
-def test_bars_say_their_bytes() -> None:
+def test_bars_are_labelled_with_their_bytes() -> None:
     bundle = draw_kinds(kinds_of_bytes({"a": RECORDS}, {"a": TRAFFIC}))
     assert [bar.text[0] for bar in bundle.figure.data] == ["1 kB", "500 B", "50 B"]
     with pytest.raises(ValueError, match="bytes of at least one run"):

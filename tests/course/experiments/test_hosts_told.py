@@ -60,14 +60,14 @@ def test_both_hosts_are_used(name: str) -> None:
     assert found != measure(EDGES)
 
 
-def test_copies_that_meet_do_so_on_the_hosts_that_are_told() -> None:
+def test_hierarchical_aggregation_uses_the_given_number_of_hosts() -> None:
     meeting = replace(EDGES, exchange=Replicas(hierarchical=True))
     placed = meeting.on_hosts(2)
     assert (placed.partition.hosts, placed.exchange.hosts) == (2, 2)  # type: ignore[attr-defined]
     assert sent(meeting, hosts=2) == sent(placed) != sent(EDGES, hosts=2), "rows within a host pass no cache"
 
 
-def test_a_configuration_tells_its_system_where_it_is() -> None:
+def test_configuration_passes_its_hosts_to_the_system() -> None:
     config = RunConfig(graph="digits", system=cdfgnn(), workers=4, launch=LaunchSettings(hosts=2))
     assert config.system_on_hosts.partition.hosts == 2 and config.system.partition.hosts is None  # type: ignore[attr-defined]
     halo = replace(config, system=fixed_bits())
@@ -76,7 +76,7 @@ def test_a_configuration_tells_its_system_where_it_is() -> None:
     assert own.system_on_hosts is own.system, "its hosts are already set"
 
 
-def test_what_speaks_of_rows_of_nodes_refuses_cuts_of_edges() -> None:
+def test_experiments_on_halo_rows_reject_vertex_cuts() -> None:
     with pytest.raises(ValueError, match="Theorem 3 needs an edge-cut, .*got a cut of edges; choose METIS"):
         gradient_variance(GRAPH, EDGES, SHAPE, workers=4, repeats=2)
     with pytest.raises(ValueError, match="importance is that of halo rows, got a cut of edges; choose METIS"):

@@ -27,7 +27,7 @@ def saved_bytes(model: str, keep: str = "none", workers: int = 1) -> dict[tuple[
     return {place: count for place, count in found.items() if place[1] != "loss"}
 
 
-def test_a_gcn_keeps_sums_and_what_its_norms_take():
+def test_gcn_saves_sums_and_inputs_of_norms():
     """Its last layer projects to classes before it aggregates, so its weights' gradient needs rows."""
     norms = MATRIX + STATS
     assert saved_bytes("gcn") == {
@@ -45,7 +45,7 @@ def test_a_graphsage_keeps_its_own_rows_too():
 
 
 @each("model", ["gcn", "gcnii", "graphsage", "jknet"])
-def test_products_and_norms_add_up_to_what_autograd_holds(model):
+def test_saved_bytes_of_products_and_norms_equal_those_of_autograd(model):
     """Compare with an independent count along autograd's graph, by the kind of node, from the loss back.
 
     Rows that both an activation and a product save are counted there as those of the product.
@@ -64,7 +64,7 @@ def test_attention_keeps_projected_rows_logits_and_sums():
     assert found[1, "rows"] == MATRIX
 
 
-def test_sums_without_weights_are_called_sums_whoever_keeps_them():
+def test_sums_without_weights_are_counted_as_sums():
     assert {kind for _, kind in saved_bytes("gcnii", "selective")} == {"sums"}
     assert saved_bytes("sgc", "full") == {}
 

@@ -102,7 +102,7 @@ PART_SECONDS = {"central": 0.004, "products": 0.005, "wait": 0.003, "optimizer":
 TABLE = limits_table(PART_SECONDS, {"neighbour sums": 0.0005, "products": 0.004}, wire_s=0.006, overlapped=True)
 
 
-def test_bars_are_what_was_measured_beside_its_limit() -> None:
+def test_bars_show_measured_times_and_their_limits() -> None:
     bundle = draw_limits(TABLE)
     measured, limit = bundle.figure.data
     assert list(measured.y) == ["neighbour sums", "products", "wire", "other"]

@@ -63,7 +63,7 @@ def test_the_sign_decides_where_a_training_ends() -> None:
     assert (right["rate"] == -wrong["rate"]).iloc[1:].all()
 
 
-def test_nothing_is_decided_before_there_are_two_rates() -> None:
+def test_first_decision_is_made_after_two_measured_rates() -> None:
     table = replay(LEVELS_OFF, [1.0] * 61, settings=Orchestrated(delta=7, momentum=0.0))
     assert set(table["base"].iloc[:9]) == {1} and table["base"].iloc[9] == 2
 
@@ -88,7 +88,7 @@ def test_of_a_long_run_every_third_epoch_is_read() -> None:
     assert asked == [range(0, 1001, 3)] and len(asked[0]) <= 400
 
 
-def test_widths_that_stand_still_have_no_decisions() -> None:
+def test_drawing_decisions_of_fixed_bits_raises_value_error() -> None:
     with pytest.raises(ValueError, match="bits must be Orchestrated"):
         draw_decisions(_run(Fixed(bits=2)))
 

@@ -18,7 +18,7 @@ def exact(small) -> OneEpoch:
     return train_one_epoch(small, vanilla(), epochs=2)
 
 
-def test_shares_add_up_to_what_one_process_has(small, exact: OneEpoch) -> None:
+def test_worker_shares_sum_to_the_loss_and_gradient_of_one_process(small, exact: OneEpoch) -> None:
     one = exact_trainer(small.graph, ModelSettings(hidden=8, layers=2, dropout=0.0))
     for epoch in range(2):
         one.epoch(epoch)
@@ -52,7 +52,7 @@ def test_the_order_of_a_schedule_changes_no_sum(small, exact: OneEpoch) -> None:
     assert kinds[1] == ["encode", "post", "central", "wait", "decode"]
 
 
-def test_a_cache_leaves_rows_at_home(small) -> None:
+def test_rows_skipped_by_a_cache_are_not_sent(small) -> None:
     found = train_one_epoch(small, replace(vanilla(), cache=gq.caches.Unchanged(tolerance=0.1)), epochs=3).messages
     assert len(found) == 8 and all(rows.offered == 2 for rows in found)
     assert 0 < sum(len(rows.nodes) for rows in found) < 16

@@ -64,7 +64,7 @@ def test_rows_forward_are_the_same_for_all_receivers_and_err_for_each(found):
     assert not torch.equal(some[0].after[one], some[1].after[other])
 
 
-def test_a_point_that_is_exact_errs_by_nothing_and_others_as_before(parts, found):
+def test_full_precision_point_has_no_error_and_other_points_keep_theirs(parts, found):
     asked = rounded_rows(parts, exact_at(TWO, "backward 1", since=EPOCH), epoch=EPOCH, model=SHAPE)
     for rows, plain in zip(asked, found, strict=True):
         if rows.point == "backward 1":
@@ -77,7 +77,7 @@ def test_a_point_that_is_exact_errs_by_nothing_and_others_as_before(parts, found
     assert table["messages"].tolist() == [6] * 4
 
 
-def test_only_what_is_asked_for_is_kept(parts, found):
+def test_only_rows_of_the_requested_point_are_recorded(parts, found):
     some = rounded_rows(parts, TWO, "backward 1", epoch=EPOCH, model=SHAPE)
     assert [(rows.point, rows.sender) for rows in some] == [("backward 1", rank) for rank in (0, 0, 1, 1, 2, 2)]
     plain = [rows for rows in found if rows.point == "backward 1"]
@@ -124,7 +124,7 @@ REFUSED = [
 
 
 @each(("system", "text"), REFUSED)
-def test_what_cannot_be_repeated_is_refused(parts, system, text):
+def test_system_that_cannot_be_repeated_raises_value_error(parts, system, text):
     with pytest.raises(ValueError, match=text):
         rounded_rows(parts, system, model=SHAPE, epoch=0)
 
@@ -147,7 +147,7 @@ def test_a_point_of_the_system_that_is_none_is_refused_too(parts):
         rounded_rows(parts, exact_at(TWO, "forward 5"), model=SHAPE, epoch=0)
 
 
-def test_alone_nobody_sends():
+def test_rounded_rows_of_one_worker_raise_value_error():
     with pytest.raises(ValueError, match="rows are exchanged between workers, got 1"):
         rounded_rows(gq.partition(random_graph(), gq.partitioners.Random(), workers=1), TWO, model=SHAPE)
 

@@ -26,7 +26,7 @@ def test_quantized_messages_leave_a_distance() -> None:
     assert 1e-4 < shares["distance"]["sum"] < 1
 
 
-def test_equal_curves_can_all_be_seen() -> None:
+def test_coinciding_curves_have_distinct_widths_and_dashes() -> None:
     runs = [make_run(workers=1), make_run(workers=2), make_run(workers=4)]
     shown = draw_agreement(runs)
     curves = [trace for trace in shown.figure.data if trace.xaxis == "x"]

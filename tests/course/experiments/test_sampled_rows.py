@@ -42,7 +42,7 @@ def test_a_sum_by_hand(small) -> None:
     assert frame["mean so far"].iloc[-1] == pytest.approx(frame["sum"].mean())
 
 
-def test_with_all_rows_there_is_nothing_to_draw(small) -> None:
+def test_sampling_with_p_1_gives_the_sums_of_all_rows(small) -> None:
     frame = sampled_sums(small, 4, BoundarySampling(p=1.0), rows=ROWS, epochs=3)
     assert frame["sum"].tolist() == pytest.approx(frame["all rows"].tolist())
     assert sampled_sums(small, 0, BoundarySampling(p=0.1), rows=ROWS, epochs=1)["kept"].tolist() == ["none"]
@@ -57,12 +57,12 @@ def test_variance_is_that_of_the_formula(small) -> None:
     assert table.loc[0.25, "formula"] == pytest.approx(3 * table.loc[0.5, "formula"], rel=1e-5)
 
 
-def test_nothing_is_unbiased_when_nothing_comes(small) -> None:
+def test_share_0_raises_value_error(small) -> None:
     with pytest.raises(ValueError, match="shares must be above 0"):
         variance_by_share(small, torch.eye(10), [0.0])
 
 
-def test_pictures_name_their_axes_and_say_the_numbers(small) -> None:
+def test_charts_have_axis_titles_captions_and_mean_values(small) -> None:
     bundle = draw_sums(sampled_sums(small, 4, BoundarySampling(p=0.5), rows=ROWS, epochs=9), node=4)
     layout = bundle.figure.to_dict()["layout"]
     assert layout["xaxis"]["title"]["text"] == "epoch" and "of node 4 in 9 epochs" in layout["meta"]["caption"]

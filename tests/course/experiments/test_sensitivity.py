@@ -30,7 +30,7 @@ def _runs(*scores: float) -> list[Any]:
     ]
 
 
-def test_an_interval_covers_the_mean_as_often_as_it_says() -> None:
+def test_interval_covers_the_mean_in_95_percent_of_samples() -> None:
     import numpy as np
 
     draws = np.random.default_rng(0).normal(5.0, 2.0, (4000, 4))
@@ -89,7 +89,7 @@ def test_repeated_trains_once_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @each("topic", list(REPORTED))
-def test_every_reported_figure_says_where_it_stands(topic: str) -> None:
+def test_every_reported_figure_cites_its_source_in_a_paper(topic: str) -> None:
     shown = compare_with_papers(topic, {"digits": 3.0}, link="20mbit")
     assert all(each.low <= each.high and each.source.startswith(("AdaQP, ", "SYLVIE, ")) for each in REPORTED[topic])
     assert set(shown.frame["reported or measured"]) == {"paper", "here"}
@@ -156,7 +156,7 @@ def test_total_times_and_one_server_are_those_of_the_printed_tables() -> None:
     assert max(quotients["AdaQP, GCN"]) < REPORTED["speed-up by system"][0].high
 
 
-def test_quotients_are_what_the_papers_text_says() -> None:
+def test_reported_quotients_agree_with_the_text_of_the_papers() -> None:
     def of(topic: str, setting: str) -> float:
         return next(each.low for each in REPORTED[topic] if setting in each.setting)
 
@@ -169,7 +169,7 @@ def test_quotients_are_what_the_papers_text_says() -> None:
     assert of("accuracy by width", "1 bit") == pytest.approx(-0.9) and of("accuracy by mode", "1 bit, ad") > 0
 
 
-def test_paper_and_here_are_told_apart_without_colour() -> None:
+def test_paper_and_measured_points_differ_in_symbol_and_label() -> None:
     paper, here = compare_with_papers("speed-up", {"digits": [1.0, 2.0, 3.0]}).figure.data
     assert paper.marker.symbol != here.marker.symbol and paper.name != here.name
     assert all(line.endswith("(paper)") for line in paper.y) and all(line.endswith("(here)") for line in here.y)

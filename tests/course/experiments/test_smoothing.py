@@ -17,7 +17,7 @@ def _records(end: float) -> pd.DataFrame:
 
 
 @each(("what", "rows", "gradients"), [("features", 0.9, 0), ("gradients", 0, 0.9), ("both", 0.9, 0.9)])
-def test_what_is_smoothed(what: str, rows: float, gradients: float) -> None:
+def test_add_smoothing_sets_the_selected_coefficients(what: str, rows: float, gradients: float) -> None:
     schedule = add_smoothing(pipegcn(), what, 0.9).schedule
     assert (schedule.feature_smoothing, schedule.gradient_smoothing) == (rows, gradients)
 

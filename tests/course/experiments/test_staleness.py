@@ -33,12 +33,12 @@ def test_an_older_row_is_further_away(small) -> None:
     assert frame["1 epoch old"].isna().tolist() == [True] + [False] * 19
 
 
-def test_weights_that_stand_still_age_nothing(small) -> None:
+def test_stale_rows_have_no_error_when_weights_do_not_change(small) -> None:
     frame = stale_row_errors(small, ages=(1,), lr=1e-12, epochs=4)
     assert frame["1 epoch old"].iloc[1:].max() < 1e-6
 
 
-def test_a_mask_of_the_receiver_ages_nothing_and_one_of_the_owner_all(small) -> None:
+def test_dropout_by_owner_makes_rows_stale_and_by_receiver_does_not(small) -> None:
     """Frozen weights: rows before dropout stay the same; with a new mask in each epoch, half of each row is new."""
     settings = {"ages": (1,), "lr": 1e-12, "epochs": 8, "hidden": 64, "dropout": 0.5}
     assert stale_row_errors(small, **settings)["1 epoch old"].iloc[1:].max() < 1e-6

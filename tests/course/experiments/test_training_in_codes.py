@@ -43,7 +43,7 @@ def test_the_slider_of_the_bit_rule_moves_the_line() -> None:
         draw_bit_rule(found, start=0.1)
 
 
-def test_bars_are_what_was_measured() -> None:
+def test_bars_show_the_measured_times_and_saved_bytes() -> None:
     times = pd.DataFrame({"float32": [4.0], "codes": [1.0], "quantize": [1.0]}, index=["GEMM"])
     drawn = draw_times(times).figure
     assert "GEMM: 50%" in drawn.layout.meta["caption"] and list(drawn.data[2].base) == [1.0]

@@ -58,7 +58,7 @@ def test_every_message_keeps_its_widths(shards):
         assert len(set(first)) > 1 and all(each == first for each in others)
 
 
-def test_who_gets_the_wide_rows(shards):
+def test_higher_bit_widths_go_to_the_rows_ranked_highest_by_each_mask(shards):
     """Compare with importance and Σα², computed here from global degrees and from the receiver's edges."""
     of = {mask: PermutedWidths(shards, "symmetric", mask) for mask in MASKS}
     for rows in messages(shards):

@@ -31,7 +31,7 @@ def walk(player: AssignerPlayer) -> AssignerWalk:
     return player.walk.with_changes(lam=0.5)
 
 
-def test_beta_is_what_the_equation_says(walk: AssignerWalk, parts: Parts) -> None:
+def test_beta_equals_the_equation_computed_from_edges(walk: AssignerWalk, parts: Parts) -> None:
     frame = walk.to_frame()
     shard = parts.shards[1]
     use = {3: 0.0, 4: 0.0}
@@ -90,7 +90,7 @@ def test_every_step_has_axes_caption_and_numbers(player: AssignerPlayer, name: s
     assert len(layout.meta["caption"]) > 40 and len(shown.frame) >= 2
 
 
-def test_step_four_shows_what_the_link_takes(walk: AssignerWalk) -> None:
+def test_cost_step_shows_the_milliseconds_of_the_link(walk: AssignerWalk) -> None:
     # 2 rows of 8 elements: 2 bytes and two float32 in 2 bits, over 1 Mbit/s of which 97 % is for rows.
     frame = draw_step(ASSIGNER_STEPS, walk, "cost").frame
     assert frame.loc["0 → 1", "ms in 2 bits"] == pytest.approx(1e3 * 2 * 10 * 8 / 0.97e6)

@@ -131,7 +131,7 @@ def test_a_film_plays_without_a_kernel(player: EpochPlayer, monkeypatch: pytest.
     assert "worker 0 encodes rows" in outputs["text/html"].lower()
 
 
-def test_the_page_holds_every_way_and_fetches_nothing(player: EpochPlayer, tmp_path: Path) -> None:
+def test_exported_page_contains_every_way_and_loads_no_external_files(player: EpochPlayer, tmp_path: Path) -> None:
     page = player.export(tmp_path / "new" / "epoch.html").read_text()
     held = json.loads(page.partition('id="epoch">')[2].partition("</script>")[0])
     assert set(held) == set(WAYS)
@@ -157,7 +157,7 @@ def test_controls_step_switch_and_play(player: EpochPlayer) -> None:
     assert view.next.disabled
 
 
-def test_what_cannot_be_played_is_refused(player: EpochPlayer) -> None:
+def test_unknown_ways_and_steps_and_unsupported_partitions_raise_errors(player: EpochPlayer) -> None:
     parts = player.walk.parts
     with pytest.raises(ValueError, match="one of vanilla, two bits, overlapped, stale, cached, got 'fast'"):
         gq.course.EpochPlayer(parts, way="fast")
@@ -169,6 +169,6 @@ def test_what_cannot_be_played_is_refused(player: EpochPlayer) -> None:
         player["decide"]
 
 
-def test_what_is_neither_run_nor_partition_is_told_what_to_take() -> None:
+def test_error_for_an_invalid_source_names_the_accepted_types() -> None:
     with pytest.raises(TypeError, match=r"needs a run or a partition, got 'a graph'; pass gq.launch"):
         EpochPlayer("a graph")  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ def test_a_change_keeps_the_noise_and_a_draw_keeps_the_choice(message: RealMessa
     assert not torch.equal(model.walk.noise, before)
 
 
-def test_what_is_shown_is_what_the_codec_made(message: RealMessage) -> None:
+def test_displayed_values_are_those_decoded_by_the_codec(message: RealMessage) -> None:
     model = PlayerModel(message, bits=2, node=5)
     model.go(6)
     expected = MessageWalk.from_message(message, bits=2, node=5).decoded
@@ -89,7 +89,7 @@ def test_controls_move_the_model_and_the_figure(view) -> None:
     assert view.next.disabled and len(view.figure.data) == len(view.model.bundle().figure.data)
 
 
-def test_every_control_has_a_name_and_says_what_it_does(view) -> None:
+def test_every_control_has_a_description_and_a_tooltip(view) -> None:
     for control in (view.step, view.back, view.next, view.bits, view.row, view.again):
         assert control.description
     for control in (view.step, view.back, view.next, view.row, view.again):

@@ -18,7 +18,7 @@ def _message(rows: int = 6, columns: int = 11) -> RealMessage:
 
 @each("bits", [1, 2, 4, 8])
 @each("name", STEPS)
-def test_every_step_is_drawn_and_said(name: str, bits: int) -> None:
+def test_every_step_has_a_figure_and_a_caption(name: str, bits: int) -> None:
     walk = MessageWalk.from_message(_message(), bits=bits, node=14)
     shown = draw_step(STEPS, walk, name)
     layout = shown.figure.to_dict()["layout"]
@@ -46,7 +46,7 @@ def test_the_first_byte_is_worked_out_in_words() -> None:
     assert eval(terms[0].replace("·", "*")) == int(terms[1].split(".")[0]) == walk.payload[0]
 
 
-def test_marks_arrive_where_the_codes_say() -> None:
+def test_rounded_marks_are_at_the_levels_of_their_codes() -> None:
     walk = MessageWalk.from_message(_message(), bits=2)
     rounded = next(trace for trace in draw_step(STEPS, walk, "round").figure.data if trace.name == "code, at its level")
     assert [int(code) for code in rounded.text] == walk.codes.tolist()
@@ -66,14 +66,14 @@ def test_the_wire_is_drawn_to_the_byte(rows: int) -> None:
     assert f"{walk.layout.num_bytes} in all instead of {44 * rows}" in STEPS["wire"].say(walk)
 
 
-def test_a_wide_row_shows_its_beginning_and_says_so() -> None:
+def test_wide_row_shows_its_first_elements_and_their_number() -> None:
     walk = MessageWalk.from_message(_message(columns=100), bits=4)
     figure = draw_step(STEPS, walk, "unpack").figure
     assert f"the first {SHOWN} of 100" in figure.layout.xaxis.title.text
     assert max(len(trace.x) for trace in figure.data if trace.mode == "markers") == SHOWN
 
 
-def test_the_whole_walk_stands_in_one_picture() -> None:
+def test_all_steps_of_the_walk_are_drawn_in_one_figure() -> None:
     shown = draw_walk(MessageWalk.from_message(_message(), bits=2), dark=True)
     titles = [note.text for note in shown.figure.layout.annotations]
     for name in ("Stochastic rounding", "Pack codes into bytes", "The message on the wire", "Unpack"):

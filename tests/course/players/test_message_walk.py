@@ -71,7 +71,7 @@ def test_the_wire_holds_every_byte_once(message: RealMessage) -> None:
         assert torch.equal(mixed.decoded, alone.decoded)
 
 
-def test_the_message_is_what_a_channel_sends(parts, message: RealMessage) -> None:
+def test_walk_receives_the_rows_that_real_channels_send(parts, message: RealMessage) -> None:
     """Two workers' real channels, joined by a queue: the received halo rows are those of the walk."""
     mail = Mailbox(len(parts.shards))
     exchanges = [
@@ -120,7 +120,7 @@ def test_a_constant_row_takes_no_step() -> None:
     assert walk.marks.tolist() == [0] * 5 and walk.variance["exact"] == 0
 
 
-def test_trained_rows_are_the_same_whoever_owns_them() -> None:
+def test_trained_rows_do_not_depend_on_the_owner() -> None:
     graph = course.ten_nodes()
     halves = trained_message(gq.partition(graph, course.Halves(), workers=2), hidden=6, epochs=4)
     quarters = trained_message(
@@ -140,7 +140,9 @@ def test_trained_rows_are_the_same_whoever_owns_them() -> None:
         ({"bits": torch.tensor([2, 4])}, "one bit-width or one per row"),
     ],
 )
-def test_what_cannot_be_walked_is_refused(message: RealMessage, settings: dict[str, object], error: str) -> None:
+def test_invalid_bits_or_node_of_a_walk_raise_value_error(
+    message: RealMessage, settings: dict[str, object], error: str
+) -> None:
     with pytest.raises(ValueError, match=error):
         MessageWalk.from_message(message, **settings)
 
@@ -153,6 +155,6 @@ def test_what_cannot_be_walked_is_refused(message: RealMessage, settings: dict[s
         ({"receiver": 0}, "worker 0 needs none of worker 0"),
     ],
 )
-def test_a_message_that_nobody_sends_is_refused(parts, settings: dict[str, int], error: str) -> None:
+def test_message_that_is_not_sent_raises_value_error(parts, settings: dict[str, int], error: str) -> None:
     with pytest.raises(ValueError, match=error):
         trained_message(parts, **settings)

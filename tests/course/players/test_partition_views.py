@@ -75,7 +75,7 @@ def test_shares_are_drawn_for_every_partitioner() -> None:
         draw_shares({})
 
 
-def test_the_model_cuts_as_it_is_told() -> None:
+def test_explorer_model_cuts_with_the_chosen_partitioner_and_parts() -> None:
     model = ExplorerModel(GRAPH, partitioner="random", parts=3)
     assert model.parts.workers == 3 and model.table.index.tolist() == [1, 2, 3, 4, 8, 16]
     assert model.code == "gq.partition(graph, gq.partitioners.Random(), workers=3)"
@@ -89,7 +89,7 @@ def test_the_model_shows_the_partition_that_a_run_trains_on() -> None:
     assert model.parts.owner.tolist() == gq.partition(GRAPH, gq.partitioners.METIS(), workers=2).owner.tolist()
 
 
-def test_without_metis_the_cut_is_random_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_metis_the_cut_is_random_and_the_note_gives_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     class Missing(gq.partitioners.METIS):
         def cut(self, graph, workers):
             raise RuntimeError("METIS needs pymetis or DGL")

@@ -114,7 +114,7 @@ def test_nodes_are_bright_where_a_worker_is_at_work(player: EpochPlayer, walk: R
     )
 
 
-def test_workers_whose_nodes_are_everywhere_stand_on_a_ring(run: gq.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_with_scattered_nodes_are_drawn_on_a_ring(run: gq.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     drawing = RunModel(run)._drawing
     monkeypatch.setattr("gnnqlab.course.players.run_views._NEAR", 2.0)
     ring = RunModel(run)._drawing.centres
@@ -164,7 +164,9 @@ def test_controls_step_and_play(run: gq.Run) -> None:
     assert view.figure.layout["title"]["text"].startswith("5 · ") and "of " in view.words.value
 
 
-def test_what_cannot_be_played_is_refused(run: gq.Run, walk: RunWalk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_arguments_of_the_epoch_player_raise_value_error(
+    run: gq.Run, walk: RunWalk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ValueError, match="a run is played as it was trained, got epochs, way; leave it out"):
         gq.course.EpochPlayer(run, way="stale", epochs=3)
     with pytest.raises(ValueError, match="epoch= and around= need a run, got a partition"):

@@ -89,7 +89,7 @@ def at(walk: RunWalk, time: float) -> Moment:
     return next(step for step in walk.steps if step.start <= time < step.end)
 
 
-def test_parts_stand_in_the_order_in_which_they_began(walk: RunWalk) -> None:
+def test_activities_are_ordered_by_their_start_time(walk: RunWalk) -> None:
     mine = [
         (activity.kind, round(activity.start, 3), round(activity.end, 3))
         for activity in walk.activities
@@ -120,7 +120,7 @@ def test_messages_are_under_way_from_the_senders_post_until_they_come(walk: RunW
     assert message.sender == 0 and gone == pytest.approx(0.25)
 
 
-def test_words_say_who_waits_for_whom(walk: RunWalk) -> None:
+def test_step_text_names_the_waiting_worker_and_the_sender(walk: RunWalk) -> None:
     step = at(walk, 6.5)
     words = say_run_step(walk, step)
     assert words.startswith("5.00 to 8.00 ms of 35.0 in epoch 2. Worker 0 is waiting for 2 rows of worker 1 (layer 1")
@@ -151,13 +151,13 @@ def test_old_rows_come_from_the_epoch_before_and_leave_for_the_next() -> None:
     assert found.num_bytes == 72, "bytes that this epoch used"
 
 
-def test_a_gpu_knows_no_sender_and_all_messages_come_together() -> None:
+def test_transfers_without_a_sender_end_all_messages_together() -> None:
     came = [(*span[:5], -1, *span[6:]) if span[4] == "transfer" else span for span in spans()]
     found = RunWalk.from_run(Recorded(came, sent()))  # type: ignore[arg-type]
     assert {(m.sender, round(m.end)) for m in found.messages if m.place == FORWARD} == {(0, 5), (1, 8)}
 
 
-def test_what_is_missing_is_said() -> None:
+def test_run_without_required_recordings_raises_value_error() -> None:
     with pytest.raises(ValueError, match=r"got run run on 1 worker\(s\); launch one with workers=2"):
         RunWalk.from_run(Recorded([], [], workers=1))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be recorded to be shown, got none; launch with timeline_every=5"):

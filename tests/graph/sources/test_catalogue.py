@@ -36,7 +36,7 @@ def test_digits() -> None:
     assert torch.equal(directed.in_degrees, torch.full((1797,), 10))
 
 
-def test_digits_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digits_graph_has_the_images_and_labels_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)

@@ -85,7 +85,7 @@ def test_harmful_pickle_is_refused_and_not_run(tmp_path: Path, part: str) -> Non
 
 
 @each("value", [eval, np.array([object()]), np.array(["text"], dtype=object), pickle.loads, type, b"x".join])
-def test_nothing_but_numbers(tmp_path: Path, value: object) -> None:
+def test_pickle_with_anything_but_numbers_raises_value_error(tmp_path: Path, value: object) -> None:
     folder = write_planetoid(tmp_path / "raw", "tiny")
     with (folder / "ind.tiny.ally").open("wb") as file:
         pickle.dump(value, file, protocol=2)

@@ -85,7 +85,7 @@ def test_a_comparison_shows_its_table_and_its_figures() -> None:
     assert list(both.volume().frame.columns) == ["payload", "parameters"]
 
 
-def test_comparing_nothing_is_refused() -> None:
+def test_compare_without_runs_raises_value_error() -> None:
     with pytest.raises(ValueError, match="at least one run, got none"):
         compare([])
 
@@ -123,7 +123,7 @@ def test_figures_come_as_html_that_draws_itself(allowed: list[str]) -> None:
     assert len(outputs["text/html"]) < 20_000, "the page loads the script of Plotly"
 
 
-def test_anywidget_turns_on_what_widgets_need(allowed: list[str]) -> None:
+def test_creating_a_view_enables_the_custom_widget_manager(allowed: list[str]) -> None:
     view, access = FigureView(), make_access()
     assert set(allowed) == {"on"}
     view.close()
@@ -146,7 +146,7 @@ class _Box(_Widget):
         self.children = children
 
 
-def test_a_saved_widget_leaves_its_numbers_for_whoever_has_no_kernel() -> None:
+def test_saved_widget_has_its_table_as_fallback_without_a_kernel() -> None:
     drawn = bundle.show(convergence({"vanilla": RUN.records}), pd.DataFrame({"x": [12.5]}))
     data, metadata = fallback_for(_Widget(), "a figure", lambda: drawn)
     assert data[VIEW] == {"model_id": "a"} and "12.5" in data["text/html"]
@@ -162,7 +162,7 @@ def test_numbers_that_fail_leave_the_words() -> None:
     assert data["text/html"] == "<p>a figure</p>" and "no numbers" in data["text/plain"] and VIEW in data
 
 
-def test_the_first_figure_inside_is_named_or_the_one_that_is_asked_for() -> None:
+def test_fallback_names_the_first_inner_figure_or_the_given_one() -> None:
     other = _Place()
     other.source = "d"
     box = _Box(_Widget(), _Box(_Place()), other)

@@ -17,7 +17,7 @@ TABLE = pd.DataFrame({
 TABLE.attrs["units"] = {"ms": "milliseconds"}
 
 
-def test_a_column_tells_series_apart_and_units_name_axes() -> None:
+def test_series_are_split_by_a_column_and_axis_titles_have_units() -> None:
     figure = charts.lines(TABLE, x="workers", y="ms", by="system", styles=style_of, error="half", details="link")
     vanilla, adaqp = figure.data
     assert (vanilla.name, list(vanilla.x), list(vanilla.y)) == ("vanilla", [2, 4], [8.0, 4.0])
@@ -38,7 +38,7 @@ def test_columns_are_series_with_names_and_styles_in_words() -> None:
     assert [bar.marker.pattern.shape for bar in bars] == ["x", ""]
 
 
-def test_a_logarithmic_axis_leaves_out_what_has_no_logarithm() -> None:
+def test_logarithmic_axis_omits_values_without_a_logarithm() -> None:
     figure = charts.scatter(TABLE, x="workers", y="ms", by="system", log="y")
     assert figure.layout.yaxis.type == "log" and list(figure.data[1].y) == [2.0, None]
 
@@ -52,7 +52,7 @@ def test_a_band_and_levels_lie_beside_the_line() -> None:
     assert figure.layout.meta["caption"] == "Means: mean 2 to 3."
 
 
-def test_bars_stand_side_by_side_or_lie_on_each_other() -> None:
+def test_bars_are_grouped_or_stacked() -> None:
     table = pd.DataFrame({"codes": [8, 4], "scales": [1, 2], "said": ["many", "few"]}, index=["8 bits", "4 bits"])
     figure = charts.bars(table, y=["codes", "scales"], horizontal=True, stacked=True, text={"codes": "said"})
     codes, scales = figure.data

@@ -24,7 +24,7 @@ def held(view: FigureView) -> dict:
     return json.loads(_instances[view.widget.source].spec)
 
 
-def test_what_is_shown_is_what_pages_are_given() -> None:
+def test_view_state_contains_the_shown_figure_and_its_width() -> None:
     view = FigureView(figure(1, 2), width=640, config={"displayModeBar": False})
     assert held(view)["data"][0]["y"] == [1, 2] and held(view)["layout"]["width"] == 640
     assert held(view)["layout"]["title"]["text"] == "Some" and held(view)["config"] == {"displayModeBar": False}
@@ -44,7 +44,7 @@ def test_a_change_leaves_the_rest_as_it_is() -> None:
         view.change([{}, {}])
 
 
-def test_nothing_is_sent_where_nothing_changed() -> None:
+def test_change_without_new_values_sends_no_message() -> None:
     view, sent = FigureView(figure(1, 2)), []
     view._source.observe(sent.append, names="spec")
     view.change([{"y": [1, 2]}])
@@ -79,7 +79,7 @@ class Sent:
         self.messages.append((data, buffers or []))
 
 
-def test_a_page_that_comes_late_is_given_little_and_the_code_when_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_page_gets_a_small_state_and_plotly_code_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     view = FigureView(figure(1))
     names = (view.widget.model_id, view.widget.source, view.widget.plotly["id"])
     states = {name: _instances[name].get_state() for name in names}  # contents of the answer with all models
@@ -118,7 +118,7 @@ def test_pages_that_are_there_get_the_code_with_its_model(monkeypatch: pytest.Mo
     assert [bytes(code.code)] in [[bytes(each) for each in given.get("buffers") or []] for given in opened]
 
 
-def test_a_closed_figure_leaves_nothing() -> None:
+def test_closing_a_view_removes_its_widgets() -> None:
     view = FigureView(figure(1))
     names = {view.widget.model_id, view.widget.source}
     assert names <= set(_instances)

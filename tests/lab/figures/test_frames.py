@@ -36,7 +36,7 @@ def test_device_pairs_are_bytes_an_epoch() -> None:
     assert pairs.to_numpy().sum() == run.summary["bytes_sent"]
 
 
-def test_who_sends_has_the_row_and_who_receives_the_column() -> None:
+def test_device_pairs_has_senders_as_rows_and_receivers_as_columns() -> None:
     lines = [(epoch, 0, 1, 70 * epoch, 7) for epoch in (0, 1)]
     traffic = pd.DataFrame(lines, columns=["epoch", "sender", "receiver", "payload_bytes", "param_bytes"])
     assert frames.device_pairs(traffic, workers=2).to_numpy().tolist() == [[0.0, 77.0], [0.0, 0.0]]
@@ -86,6 +86,6 @@ def test_comparison_survives_a_run_that_broke_off() -> None:
     assert math.isnan(table.loc["fixed-bits", "speedup"])
 
 
-def test_comparison_of_nothing_is_refused() -> None:
+def test_comparison_frame_without_runs_raises_value_error() -> None:
     with pytest.raises(ValueError, match="at least one run, got none"):
         comparison_frame([])

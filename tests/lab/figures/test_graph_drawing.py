@@ -39,7 +39,7 @@ def test_owners_have_a_colour_each_and_a_copy_wears_its_owners(parts) -> None:
     assert _traces(shown, "worker 0, halo")[0]["text"] == ["3", "4"]
 
 
-def test_a_worker_sees_no_edge_between_two_copies(parts) -> None:
+def test_shard_drawing_has_no_edge_between_two_halo_nodes(parts) -> None:
     """Worker 1 has copies of 3 and 4, which are neighbours; their edge belongs to worker 0."""
     x = KNOWN_PLACES["ten nodes"]
     stored = draw_shards(parts).figure.to_dict()["data"]
@@ -67,7 +67,7 @@ def test_bits_are_drawn_as_the_policy_gives_them(parts) -> None:
     assert "layer 1, forward" in shown.figure.layout.title.text
 
 
-def test_a_gradient_is_asked_for_by_the_worker_that_sends_it(parts) -> None:
+def test_backward_bit_widths_are_drawn_by_the_sender(parts) -> None:
     """Forward, a row's bit-width may not depend on its receiver; backward, the sender draws it."""
     policy = UniformRandom(bit_widths=(1, 2, 4, 8))
     drawn = [message_widths(parts, policy, layer=0, direction="backward", seed=seed) for seed in range(20)]
@@ -102,7 +102,7 @@ def test_any_small_graph_is_drawn(workers: int) -> None:
         assert shown.figure.layout.meta["caption"].endswith(".")
 
 
-def test_what_cannot_be_told_apart_is_refused() -> None:
+def test_drawing_too_many_nodes_or_workers_raises_value_error() -> None:
     large = gq.load(f"sbm:{LARGEST + 20},2,3")
     with pytest.raises(ValueError, match=f"at most {LARGEST} nodes, got {LARGEST + 20}"):
         draw_partition(gq.partition(large, gq.partitioners.Random(), workers=2))

@@ -53,7 +53,7 @@ def test_a_node_waits_for_its_neighbours_elsewhere_and_for_no_others(graph) -> N
 
 
 @each("partitioner", [gq.partitioners.Random(), gq.partitioners.EBV()])
-def test_a_pair_stands_out_as_often_as_the_heat_map_counts_it(partitioner) -> None:
+def test_transferred_nodes_of_a_pair_equal_the_count_of_halo_rows(partitioner) -> None:
     cut = gq.partition(GRAPH, partitioner, workers=3)
     for sender, receiver in ((0, 1), (1, 0), (2, 1)):
         assert len(transferred_nodes(cut, sender, receiver)) == cut.quality.halo_rows[sender, receiver]
@@ -106,7 +106,7 @@ def test_a_large_graph_is_drawn_round_a_node() -> None:
 
 
 @each("show", COLORINGS)
-def test_every_node_has_one_colour_and_says_what_it_waits_for(parts, show: str) -> None:
+def test_every_node_has_one_colour_and_a_label_with_its_dependencies(parts, show: str) -> None:
     bits = gq.bits.UniformRandom(bit_widths=(2, 4, 8))
     drawn = draw(parts, show, bits=bits, dark=True)
     assert drawn.frame["nodes"].sum() == 120
@@ -198,12 +198,12 @@ def test_a_picture_has_the_pixels_that_it_was_given() -> None:
         ({"pair": (1, 1)}, r"a pair must be two different workers of 0 to 2, sender first, got \(1, 1\)"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(parts, asked: dict[str, object], error: str) -> None:
+def test_invalid_arguments_of_draw_raise_value_error(parts, asked: dict[str, object], error: str) -> None:
     with pytest.raises(ValueError, match=error):
         draw(parts, **asked)
 
 
-def test_ten_nodes_say_what_the_course_counts() -> None:
+def test_dependencies_of_ten_nodes_equal_those_of_the_course() -> None:
     halves = gq.partition(course.ten_nodes(), course.Halves(), workers=2)
     found = dependencies_of(halves)
     assert found.rows == {3: {1: [5]}, 4: {1: [5, 7]}, 5: {0: [3, 4]}, 7: {0: [4]}}

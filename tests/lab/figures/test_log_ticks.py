@@ -48,7 +48,7 @@ def test_one_axis_has_one_notation() -> None:
     assert list(_axis(figure)["ticktext"]) == ["10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³", "10⁻²", "10⁻¹"]
 
 
-def test_an_axis_that_says_what_it_wants_is_left_alone() -> None:
+def test_axis_with_its_own_tick_settings_is_not_changed() -> None:
     for own in ({"tickvals": [1, 2]}, {"tickformat": "~g"}, {"dtick": 1}):
         figure = go.Figure(go.Scatter(y=[1e-3, 1.0])).update_yaxes(type="log", **own)
         name_powers(figure)
@@ -59,7 +59,7 @@ def test_an_axis_that_says_what_it_wants_is_left_alone() -> None:
 
 
 @each("most", [1.0, 999.0, 40_100.0, 503_024.0, 1.52e6, 3.16e9])
-def test_bytes_begin_at_nothing_and_reach_beyond_the_most(most: float) -> None:
+def test_byte_ticks_start_at_zero_and_reach_the_maximum(most: float) -> None:
     ticks = byte_ticks(most)
     assert ticks["tickvals"][0] == 0 and ticks["ticktext"][0] == "0" and ticks["tickvals"][-1] >= most
     assert 3 <= len(ticks["tickvals"]) <= 10 and all(text.endswith("B") for text in ticks["ticktext"][1:])

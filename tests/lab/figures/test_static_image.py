@@ -53,7 +53,7 @@ def test_few_colors_stay_as_they_are(opaque: bool) -> None:
     assert (read_indexed(encode_indexed(png)) == picture).all() and size(encode_indexed(png)) == (47, 33)
 
 
-def test_of_more_colors_each_pixel_gets_the_nearest_that_is_kept() -> None:
+def test_pixels_get_the_nearest_color_of_a_full_palette() -> None:
     picture = np.full((40, 50, 4), 255, np.uint8)
     picture[..., :3] = _RNG.integers(0, 256, (40, 50, 3))
     read = read_indexed(encode_indexed(_written_down(picture))).astype(int)
@@ -111,7 +111,7 @@ def test_a_drawing_has_names_by_content(drawn: dict[str, Any]) -> None:
     assert [each["format"] for each in drawn["asked"]] == ["svg"] * 3
 
 
-def test_what_is_large_as_a_drawing_is_a_photograph_of_two_pixels_to_one(drawn: dict[str, Any]) -> None:
+def test_large_svg_is_replaced_by_a_png_at_double_resolution(drawn: dict[str, Any]) -> None:
     drawn["svg"] = "<svg>" + "<path/>" * 9000 + "</svg>"
     shown = static_image.svg_of(Figure(layout={"height": 500}))
     assert shown is not None and shown.startswith('<svg xmlns="http://www.w3.org/2000/svg" width="720" height="500"')

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield root
 
 
-def test_a_row_says_what_a_run_is_and_came_to(folder: Path) -> None:
+def test_row_has_the_settings_and_results_of_its_run(folder: Path) -> None:
     run = next(run for run in gq.runs(folder) if "fixed" in run.id)
     row = run_row(run)
     assert (row.status, row.system, row.recipe_text, row.graph) == ("finished", "fixed-bits", "bits 4", "sbm:60,3,6")
@@ -50,7 +50,7 @@ def test_a_torn_folder_is_a_row_of_its_own(folder: Path) -> None:
     assert rows["torn"].size == 1
 
 
-def test_seeds_stand_together(folder: Path) -> None:
+def test_runs_that_differ_only_in_the_seed_are_grouped(folder: Path) -> None:
     groups = gq.runs(folder).browse().groups()
     assert groups[["system", "seeds"]].to_numpy().tolist() == [["vanilla", 2], ["fixed-bits", 1]]
     scores = [run.summary["test_accuracy"] for run in gq.runs(folder) if "vanilla" in run.id]
@@ -59,7 +59,7 @@ def test_seeds_stand_together(folder: Path) -> None:
     assert math.isnan(groups.loc[1, "score_half"]) and len(groups.loc[0, "runs"]) == 2
 
 
-def test_what_differs_in_more_than_the_seed_stands_apart() -> None:
+def test_runs_that_differ_in_other_settings_are_not_grouped() -> None:
     base = Row(id="a", status="finished", group="x", seed=0, score=0.5, train_s=1.0)
     other = replace(base, id="b", group="y", seed=1)
     running = replace(base, id="c", status="running", score=None)
@@ -91,7 +91,7 @@ def test_the_front_is_drawn_with_intervals(folder: Path) -> None:
     assert sent["fixed-bits"].x[0] == pytest.approx(groups.loc[1, "bytes_sent"] / 1000)
 
 
-def test_sweeps_are_of_finished_runs_that_are_asked_for(folder: Path) -> None:
+def test_sweep_contains_the_selected_finished_runs(folder: Path) -> None:
     browser = gq.runs(folder).browse()
     sweep = browser.sweep()
     assert sweep.names == tuple(run.id for run in gq.runs(folder) if run.id != "torn")
@@ -107,7 +107,7 @@ def test_sweeps_are_of_finished_runs_that_are_asked_for(folder: Path) -> None:
     assert compared.parallel().frame.to_numpy().tolist() == frame.to_numpy().tolist()
 
 
-def test_a_button_shows_the_sweep_and_says_what_is_refused(folder: Path) -> None:
+def test_panel_buttons_show_the_sweep_and_display_errors(folder: Path) -> None:
     panel = gq.runs(folder).browse().panel
     assert "3 runs as lines" in panel._sweep() and panel.figure.data[0]["type"] == "parcoords"
     assert "fixed-bits" in panel.result.value and panel.buttons["Importance"].tooltip
@@ -127,7 +127,7 @@ def test_a_button_shows_the_sweep_and_says_what_is_refused(folder: Path) -> None
         (pd.DataFrame({"graph": ["a", "b"]}), "train_s", "runs of a front must be of one graph, got a, b"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(table: pd.DataFrame, cost: str, text: str) -> None:
+def test_front_of_invalid_runs_or_cost_raises_value_error(table: pd.DataFrame, cost: str, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         draw_front(table, cost=cost)
 

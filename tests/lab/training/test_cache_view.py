@@ -27,7 +27,7 @@ def cached(*, epochs: int = 3, every: int = 1, epsilon: bool = True) -> Snapshot
     return replace(take(make_run("cdfgnn", epochs=epochs, every=every)), cache=counts)
 
 
-def test_the_picture_is_what_was_recorded() -> None:
+def test_cache_chart_shows_the_recorded_rows() -> None:
     run = cached()
     bundle = draw_cache(run)
     traces = {trace.name: trace for trace in bundle.figure.data}
@@ -50,7 +50,7 @@ def test_a_cache_with_another_rule_has_no_panel_of_epsilon() -> None:
     assert axes == ["rows sent (%)", "accuracy (%)"]
 
 
-def test_a_comparison_draws_the_cache_of_the_run_that_is_asked_for() -> None:
+def test_comparison_draws_the_cache_of_the_selected_run() -> None:
     comparison = gq.compare([make_run(epochs=3), cached()])
     bundle = comparison.cache(1)
     assert bundle.figure.layout.title.text == "Rows sent by the cache of cdfgnn"

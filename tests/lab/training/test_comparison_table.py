@@ -38,7 +38,7 @@ def looks(run):
     return sorted(run.records.loc[run.records["val_score"].notna(), "epoch"].unique().tolist())
 
 
-def test_a_run_keeps_the_looks_that_all_had():
+def test_matched_runs_keep_only_common_evaluation_epochs():
     runs = [take(lucky(1)), take(lucky(5, system="sylvie"))]
     often, rarely = match_evaluations(runs)
     assert looks(often) == looks(rarely) == [0, 5, 10, 15, 20, 25, 30, 35, 39]
@@ -49,7 +49,7 @@ def test_a_run_keeps_the_looks_that_all_had():
     assert match_evaluations([often, rarely])[0] is often
 
 
-def test_what_a_shorter_run_never_reached_is_no_reason_to_look_away():
+def test_longer_run_keeps_evaluations_after_the_end_of_a_shorter_run():
     long, short = match_evaluations([take(lucky(2, epochs=40)), take(lucky(4, epochs=10))])
     assert looks(short) == [0, 4, 8, 9]
     assert looks(long) == [0, 4, 8, *range(10, 40, 2), 39]
@@ -65,7 +65,7 @@ def test_runs_that_were_evaluated_alike_stay_as_they_are():
     assert looks(match_evaluations(only_last)[1]) == [0, 39]
 
 
-def test_comparison_and_report_say_so(tmp_path):
+def test_comparison_and_report_state_the_number_of_common_evaluations(tmp_path):
     runs = [lucky(1, peak=7), lucky(5, system="sylvie")]
     comparison = gq.compare(runs)
     words = "scores are of the 9 epoch(s) in which all were"
@@ -121,7 +121,7 @@ def test_an_epoch_that_an_evaluation_made_shorter_counts_as_its_neighbours():
     assert phase_seconds(spoilt)["wait_s"].iloc[0] == pytest.approx(rest["wait_s"].mean())
 
 
-def test_a_rare_standstill_shows_in_what_a_reader_is_told_first(tmp_path):
+def test_one_slow_epoch_shows_in_the_headline_training_speed_up(tmp_path):
     """One epoch of many: no median includes it; the whole training and the time to accuracy do."""
     reference = make_run(epochs=40)
     other = make_run("adaqp", bits=4, epochs=40)
@@ -141,7 +141,7 @@ def test_a_rare_standstill_shows_in_what_a_reader_is_told_first(tmp_path):
     assert "2.00 ×" not in cards and f"{line['faster']:.2f} ×" in cards and "Speed" not in cards
 
 
-def test_the_target_is_half_a_point_below_vanilla_wherever_it_stands():
+def test_target_is_half_a_point_below_vanilla_for_any_order_of_runs():
     runs = [make_run("fixed-bits", bits=2), make_run("vanilla", epochs=10)]
     comparison = gq.compare(runs)
     assert comparison.target == runs[1].summary["best_val"] - MARGIN

@@ -48,7 +48,7 @@ def test_a_wait_leads_to_the_sender_that_was_late() -> None:
     assert table.loc[1, "encode"] == pytest.approx(3.0)
 
 
-def test_a_message_that_was_there_already_leaves_the_path_at_home() -> None:
+def test_message_received_before_the_wait_is_not_on_the_critical_path() -> None:
     path = critical_path(two_workers(arrives=5.5))
     assert links(path.segments) == [
         (0, "encode", -1, 1.0), (0, "post", -1, 1.0), (0, "central", -1, 4.0), (0, "decode", -1, 1.0),
@@ -76,12 +76,12 @@ def test_a_message_of_an_epoch_before_begins_the_path() -> None:
     assert path.milliseconds == pytest.approx(7.0)
 
 
-def test_on_a_gpu_the_sender_is_who_posted() -> None:
+def test_transfer_without_a_peer_is_attributed_to_the_posting_worker() -> None:
     path = critical_path(two_workers(peer=-1))
     assert (0, "message", 1, 3.0) in links(path.segments)
 
 
-def test_exposed_and_hidden_communication_is_told() -> None:
+def test_workers_table_has_exposed_and_hidden_communication_of_one_run() -> None:
     path = critical_path(two_workers())
     assert path.workers.loc["worker 0"].tolist() == pytest.approx([5.0, 1.0, 4.0])
     assert path.workers.loc["worker 1"].tolist() == pytest.approx([0.5, 0.0, 0.5])
@@ -109,7 +109,7 @@ def test_the_median_epoch_is_taken_and_one_that_was_not_recorded_refused() -> No
         critical_path(two_workers().head(0))
 
 
-def test_phases_stand_beside_each_other_worker_by_worker() -> None:
+def test_by_phase_compares_two_runs_for_each_worker_and_phase() -> None:
     beside = critical_path(two_workers(), two_workers(arrives=9.0))
     table = beside.by_phase()
     assert list(table.columns) == ["the first", "the other", "difference", "on the path", "on the other's"]
@@ -119,7 +119,7 @@ def test_phases_stand_beside_each_other_worker_by_worker() -> None:
     assert list(table.index[:2]) == [(0, "central"), (0, "marginal")]
 
 
-def test_what_is_exposed_and_hidden_is_told_of_both() -> None:
+def test_comparison_text_has_exposed_and_hidden_communication_of_both_runs() -> None:
     words = critical_path(two_workers(), two_workers(arrives=9.0)).words
     assert (
         "The critical path of the first, epoch 2, takes 9 ms, that of the other, epoch 2, 11 ms: 1.22 times as fast."

@@ -21,7 +21,7 @@ def train_one(rank, workers, config, folder):
     fit(config, folder, rank, workers, Heartbeat(folder / "heartbeat" / f"rank{rank}", rank))
 
 
-def test_a_run_counts_in_the_epochs_it_is_asked_to_and_draws_them(tmp_path):
+def test_entropy_is_counted_in_the_configured_epochs_and_drawn(tmp_path):
     codec, bits = (
         (gq.codecs.Stochastic(), gq.codecs.Float32()),
         (gq.bits.UniformRandom(bit_widths=(2, 8), period=1), gq.bits.Fixed()),
@@ -60,6 +60,6 @@ def test_bars_are_means_over_elements(tmp_path):
     assert report.count("Bits sent and entropy of the codes") > 0
 
 
-def test_a_run_that_counted_nothing_is_refused_with_its_codec():
+def test_draw_entropy_without_counts_raises_value_error_with_the_codec():
     with pytest.raises(ValueError, match="with codec float32 and none counted; launch it with entropy_every=1"):
         draw_entropy(make_run(epochs=1))

@@ -166,7 +166,7 @@ def _pace(clock: Clock) -> Pace:
     return Pace(share=0.005, credit_s=0.1, least_s=1.0, most_s=10.0, clock=clock)
 
 
-def test_the_first_drawings_come_every_second_then_the_share_is_kept() -> None:
+def test_redraws_start_at_one_second_then_stay_within_the_time_share() -> None:
     clock = Clock()
     pace = _pace(clock)
     begun, spent, waits = clock.now, 0.0, []

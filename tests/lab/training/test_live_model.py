@@ -59,7 +59,7 @@ def test_torn_lines_are_read_when_they_are_whole(make: Callable[..., Folder]) ->
     assert model.records[0]["epoch"].tolist() == [0, 1]
 
 
-def test_a_model_made_anew_sees_what_the_first_one_saw(make: Callable[..., Folder]) -> None:
+def test_new_live_model_has_the_same_values_as_an_incremental_one(make: Callable[..., Folder]) -> None:
     folder = make()
     first = folder.model
     for begin in range(0, 20, 5):
@@ -69,7 +69,7 @@ def test_a_model_made_anew_sees_what_the_first_one_saw(make: Callable[..., Folde
     assert live_values(first) == live_values(second)
 
 
-def test_a_dead_or_stalled_worker_is_told_at_the_next_look(make: Callable[..., Folder]) -> None:
+def test_failed_or_stalled_worker_is_reported_at_the_next_poll(make: Callable[..., Folder]) -> None:
     folder = make()
     model = folder.read()
     assert model.under_way and model.trouble == ""

@@ -76,7 +76,7 @@ def test_one_worker_has_no_panels_of_messages(tmp_path: Path, workers: int) -> N
     assert len(list(figure.select_yaxes())) == (8 if workers > 1 else 4), "no empty axes"
 
 
-def test_what_is_drawn_is_what_was_written(make: Callable[..., Folder]) -> None:
+def test_live_figure_draws_the_recorded_values(make: Callable[..., Folder]) -> None:
     model = make().read(range(10))
     figure = draw_live(model)
     loss, train, val, test = figure.data[:4]
@@ -107,7 +107,7 @@ def test_a_worker_can_be_chosen_for_the_breakdown(make: Callable[..., Folder]) -
         view.show(worker=2)
 
 
-def test_before_the_first_epoch_ends_words_stand_in_place_of_empty_axes(make: Callable[..., Folder]) -> None:
+def test_text_replaces_empty_axes_before_the_first_epoch_ends(make: Callable[..., Folder]) -> None:
     folder = make()
     folder.state("running")
     model = folder.model
@@ -168,7 +168,7 @@ def test_no_legend_lies_on_a_panel(make: Callable[..., Folder]) -> None:
     assert not any(low <= each["y"] <= high for each in legends for low, high in panels)
 
 
-def test_nothing_recorded_is_an_empty_table(make: Callable[..., Folder]) -> None:
+def test_live_frame_without_records_is_empty(make: Callable[..., Folder]) -> None:
     model = make().model
     model.poll()
     figure = draw_live(model)

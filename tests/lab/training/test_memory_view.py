@@ -15,6 +15,6 @@ def test_bars_are_those_of_the_worst_worker_at_its_peak():
     assert "sar 12.00 MB" in figure.layout.meta["caption"]
 
 
-def test_a_run_that_counted_nothing_is_refused():
+def test_memory_figure_without_counts_raises_value_error():
     with pytest.raises(ValueError, match="memory_every=1"):
         memory_figure({"vanilla": pd.DataFrame([], columns=list(MEMORY_COLUMNS))})

@@ -38,7 +38,7 @@ def test_every_figure_has_titles_axes_caption_and_look(name: str, dark: bool) ->
     assert layout["template"]["layout"]["font"] == template(dark=dark)["layout"]["font"]
 
 
-def test_a_system_looks_the_same_in_every_figure() -> None:
+def test_system_has_the_same_style_in_every_figure() -> None:
     loss, score = (FIGURES[name](False).to_dict()["data"] for name in ("loss", "score"))
     for one, other in zip(loss, score):
         assert one["line"] == other["line"]
@@ -46,13 +46,13 @@ def test_a_system_looks_the_same_in_every_figure() -> None:
         assert one["marker"]["symbol"] == style_of(one["name"]).symbol
 
 
-def test_systems_are_told_apart_without_colour() -> None:
+def test_known_systems_differ_in_dash_or_symbol_without_colour() -> None:
     known = ["vanilla", "fixed-bits", "random-bits", "adaqp", "adaqp-q", "sylvie", "pipegcn", "cdfgnn", "tango",
              "sancus", "bns-gcn", "sar", "adaqp-r", "sylvie-r"]  # fmt: skip
     assert len({(style_of(name).dash, style_of(name).symbol) for name in known}) == len(known)
 
 
-def test_runs_of_one_system_are_told_apart_in_one_figure() -> None:
+def test_runs_of_one_system_have_distinct_line_styles_in_one_figure() -> None:
     records = RECORDS["vanilla"]
     names = ["vanilla", *(f"adaqp (λ {at})" for at in (0.2, 0.4, 0.6, 0.8)), "adaqp-r (λ 0.2)", "adaqp-r (λ 0.8)"]
     lines = plots.convergence(dict.fromkeys(names, records)).to_dict()["data"]
@@ -88,7 +88,7 @@ def test_the_bars_of_a_worker_add_up_to_its_epoch() -> None:
     assert {trace["name"] for trace in data} <= {phase.label for phase in PHASES}
 
 
-def test_the_map_is_blank_where_nothing_can_be_sent() -> None:
+def test_traffic_map_is_blank_on_the_diagonal() -> None:
     (trace,) = plots.traffic_map(TRAFFIC).to_dict()["data"]
     assert trace["z"][1][1] != trace["z"][1][1], "not a number"
     assert trace["z"][0][1] == 4 * 1000 * 64 * 4
@@ -105,7 +105,7 @@ def test_volume_names_the_saving() -> None:
 
 
 @each("draw", [plots.convergence, plots.breakdown, plots.volume, plots.tiers])
-def test_nothing_to_draw_is_refused(draw) -> None:
+def test_figures_without_runs_raise_value_error(draw) -> None:
     with pytest.raises(ValueError, match="at least one run, got none"):
         draw({})
 

@@ -92,7 +92,7 @@ def page(text: str) -> _Page:
     return _Page(text)
 
 
-def test_the_page_fetches_nothing(page: _Page) -> None:
+def test_report_page_loads_no_external_resources(page: _Page) -> None:
     assert not page.all("link") and not page.all("img")
     assert all("src" not in script for script in page.all("script"))
     (policy,) = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
@@ -115,7 +115,7 @@ def test_headline_numbers_configuration_and_the_lack_of_a_network_are_there(text
 
 
 @each(("link", "noted"), [("100mbit emulated, 2 hosts", False), ("100mbit paced, 2 hosts", True)])
-def test_every_page_and_figure_says_which_link_it_was(link: str, noted: bool, tmp_path: Path) -> None:
+def test_report_and_every_figure_caption_name_the_link(link: str, noted: bool, tmp_path: Path) -> None:
     runs = [make_run(), make_run("fixed-bits", bits=2)]
     for run in runs:
         run.summary["link"] = link
@@ -142,7 +142,7 @@ def test_the_command_that_repeats_a_run_is_there(tmp_path: Path) -> None:
 
 
 @each("change", ["a changed axis", "a part of one's own"])
-def test_a_run_that_no_command_makes_says_so(change: str, tmp_path: Path) -> None:
+def test_report_states_that_no_command_can_repeat_a_custom_system(change: str, tmp_path: Path) -> None:
     config = configure("digits", system=dataclasses.replace(fixed_bits(bits=4), schedule=Overlapped()))
     if change == "a part of one's own":
         config = configure("digits", system=dataclasses.replace(fixed_bits(bits=8), bits=EightBits()))
@@ -177,7 +177,7 @@ def test_names_cannot_break_the_page(tmp_path: Path) -> None:
     assert len(page.scripts) == 3 and not page.all("img") and not page.all("b")
 
 
-def test_runs_that_differ_are_told_with_each_of_their_settings(tmp_path: Path) -> None:
+def test_report_of_differing_runs_lists_the_range_of_each_setting(tmp_path: Path) -> None:
     runs = [make_run("adaqp", epochs=3), make_run("adaqp", bits=4, epochs=7, workers=3)]
     text = report(tmp_path, *runs)
     told = re.search(r'<p class="setting">(.*?)</p>', text)[1]

@@ -18,7 +18,7 @@ from tests.lab.synthetic import make_run
 from tests.lab.synthetic_folder import Folder
 
 
-def test_runs_of_one_system_are_told_apart_by_what_differs() -> None:
+def test_labels_of_same_system_runs_contain_the_differing_setting() -> None:
     runs = [make_run("fixed-bits", bits=2), make_run("fixed-bits", bits=4), make_run("adaqp")]
     assert snapshot.labels(runs) == ["fixed-bits (bits 2)", "fixed-bits (bits 4)", "adaqp"]
     assert snapshot.labels([make_run(seed=1), make_run(seed=2)]) == ["vanilla (seed 1)", "vanilla (seed 2)"]
@@ -77,7 +77,7 @@ def folder(tmp_path: Path) -> Folder:
     return made
 
 
-def test_it_is_what_the_run_wrote_down(folder: Folder) -> None:
+def test_origin_contains_the_metadata_recorded_by_the_run(folder: Folder) -> None:
     assert origin(take(Run(folder.path))) == {
         "trained": "1970-01-02 01:01 UTC",
         "machine": "A Processor, 2 cores a worker",
@@ -88,7 +88,7 @@ def test_it_is_what_the_run_wrote_down(folder: Folder) -> None:
     }
 
 
-def test_nothing_is_guessed_from_this_machine() -> None:
+def test_missing_metadata_is_not_replaced_by_values_of_this_machine() -> None:
     known = origin(take(make_run(epochs=2, seed=0)))
     assert known.pop("seed") == "0" and set(known.values()) == {"not recorded"}
 
@@ -100,7 +100,7 @@ def test_a_report_begins_with_it(folder: Folder, tmp_path: Path) -> None:
     assert all(words in header for words in expected)
 
 
-def test_runs_are_told_apart_where_they_differ() -> None:
+def test_origin_html_labels_values_that_differ_between_runs() -> None:
     runs = [take(make_run(epochs=2, seed=seed)) for seed in (0, 3)]
     page = origin_html(runs, ["first", "<second>"])
     assert "<dt>seed</dt><dd>first: 0</dd><dd>&lt;second&gt;: 3</dd>" in page

@@ -23,7 +23,7 @@ def test_the_seed_and_how_it_was_started_are_no_settings() -> None:
     assert find_factors([one, other]) == []
 
 
-def test_a_systems_parts_are_told_with_it_and_its_own_setting_apart() -> None:
+def test_settings_that_vary_only_with_the_system_depend_on_its_factor() -> None:
     runs = [of("vanilla"), of("fixed-bits", bits=1), of("fixed-bits", bits=8), of("adaqp", lam=0.9)]
     found = {one.name: one for one in find_factors(runs)}
     assert list(found) == ["system", "bits"]
@@ -33,13 +33,13 @@ def test_a_systems_parts_are_told_with_it_and_its_own_setting_apart() -> None:
     assert [one.name for one in find_factors(two)] == ["system", "bits", "lam"]
 
 
-def test_what_no_run_tells_apart_is_one_setting() -> None:
+def test_settings_that_always_vary_together_are_one_factor() -> None:
     runs = [of("vanilla", hidden=16, lr=0.1), of("vanilla", hidden=64, lr=0.01), of("vanilla", hidden=16, lr=0.1)]
     (only,) = find_factors(runs)
     assert (only.name, only.dependent_names, only.levels) == ("hidden", ("lr",), [16, 64])
 
 
-def test_numbers_stand_by_size_and_names_that_meet_are_longer() -> None:
+def test_factor_levels_are_sorted_by_value_and_ambiguous_names_are_qualified() -> None:
     runs = [{"a.size": value, "b.size": other} for value, other in ((16, "x"), (8, "y"), (128, "y"))]
     one, other = find_factors(runs)
     assert (one.name, one.levels) == ("a.size", [8, 16, 128]) and (other.name, other.words) == ("b.size", ["x", "y"])
@@ -74,7 +74,7 @@ def test_shares_are_those_of_the_analysis_of_variance() -> None:
         assert p == pytest.approx(stats.f_oneway(*groups).pvalue)
 
 
-def test_groups_that_mean_nothing_explain_what_chance_gives() -> None:
+def test_variance_explained_of_random_groups_matches_the_chance_level() -> None:
     random = np.random.default_rng(1)
     shares = [variance_explained([0, 0, 0, 1, 1, 1, 2, 2, 2], random.normal(size=9).tolist()) for _ in range(4000)]
     # Standard error of the mean: a beta variable of spread 0.15 over 4000 draws is 0.0024; p is uniform, 0.0046.
@@ -85,11 +85,11 @@ def test_groups_that_mean_nothing_explain_what_chance_gives() -> None:
 @pytest.mark.parametrize(
     ("places", "values"), [([0, 0, 0], [1.0, 2.0, 3.0]), ([0, 1, 2], [1.0, 2.0, 3.0]), ([0, 0, 1], [2.0, 2.0, 2.0])]
 )
-def test_where_nothing_can_be_told_there_is_no_number(places: list[int], values: list[float]) -> None:
+def test_variance_explained_of_degenerate_groups_is_nan(places: list[int], values: list[float]) -> None:
     assert all(map(math.isnan, variance_explained(places, values)))
 
 
-def test_what_the_seed_does_not_change_is_explained_whole(six: Sweep) -> None:
+def test_outcome_fixed_by_a_setting_has_an_explained_share_of_one(six: Sweep) -> None:
     assert variance_explained([0, 0, 1], [5.0, 5.0, 9.0]) == (1.0, 0.5, 0.0)
     table = six.importance().set_index(["setting", "outcome"])
     assert table.loc[("bits", "sent an epoch"), "share"] == 1.0
@@ -112,7 +112,7 @@ def test_too_few_runs_are_refused(six: Sweep) -> None:
         sweep((2, "gcn", 0.7, 1.0, 1.0))
 
 
-def test_bars_stand_for_settings_and_say_what_chance_gives(six: Sweep) -> None:
+def test_importance_bars_show_explained_shares_and_chance_levels(six: Sweep) -> None:
     shown = draw_importance(six)
     drawn = {trace.name: trace for trace in shown.figure.data if trace.name}
     assert list(shown.figure.layout.yaxis.ticktext) == ["bits", "model"]

@@ -24,7 +24,7 @@ def test_without_an_epoch_the_median_one_is_taken() -> None:
     assert set(layer_timeline(timeline)["epoch"]) == {4}
 
 
-def test_what_is_hidden_is_what_nobody_waited_for() -> None:
+def test_hidden_share_is_the_transfer_time_without_waiting() -> None:
     assert hidden_share(make_timeline(overlapped=False)) == pytest.approx(0.0, abs=1e-9)
     assert hidden_share(make_timeline(overlapped=True)) == pytest.approx(0.4)
     with pytest.raises(ValueError, match="needs recorded transfers"):
@@ -64,7 +64,7 @@ def test_a_panel_a_run_and_two_lines_a_worker() -> None:
     assert "milliseconds" in shown.figure.layout.xaxis2.title.text
 
 
-def test_what_was_not_recorded_is_refused() -> None:
+def test_unrecorded_layer_epoch_or_timeline_raises_value_error() -> None:
     with pytest.raises(ValueError, match=r"nothing was recorded of layer 5, forward; .* \[1\]"):
         layer_timeline(make_timeline(overlapped=True), layer=5)
     with pytest.raises(ValueError, match=r"epoch must be one that was recorded, \[2, 4, 6\], got 3"):
@@ -90,7 +90,7 @@ def _slow(timeline: DataFrame, epoch: int) -> DataFrame:
     return timeline.assign(end_s=timeline["end_s"] + 0.05 * late)
 
 
-def test_runs_side_by_side_show_the_same_epoch_and_say_which() -> None:
+def test_compared_timelines_show_the_same_epoch_and_name_it_in_the_title() -> None:
     # Alone, the median epoch of the first is 4 and that of the second 2. Relative to their medians, the sum of both was
     # 2 in epoch 2, 2.8 in epoch 4 and 4.5 in epoch 6.
     first = _slow(make_timeline(overlapped=False), 6)
@@ -104,7 +104,7 @@ def test_runs_side_by_side_show_the_same_epoch_and_say_which() -> None:
     assert [note.text for note in shown.figure.layout.annotations] == ["in turn", "overlapped"]
 
 
-def test_runs_that_share_no_epoch_say_so_panel_by_panel() -> None:
+def test_timelines_without_a_common_epoch_name_the_epoch_of_each_panel() -> None:
     other = make_timeline(overlapped=True).assign(epoch=lambda table: table["epoch"] + 1)
     shown = timeline_chart({"in turn": make_timeline(overlapped=False), "overlapped": other}).figure
     assert [note.text for note in shown.layout.annotations] == ["in turn, epoch 4", "overlapped, epoch 5"]

@@ -115,7 +115,7 @@ def test_arrows_lead_from_a_post_to_the_bytes_under_way(events: list[dict[str, A
         assert post["args"] | {"sender": post["pid"]} == here["args"]
 
 
-def test_one_epoch_alone_another_file_and_what_is_refused(run: Run, tmp_path: Path) -> None:
+def test_export_trace_writes_one_epoch_and_rejects_invalid_requests(run: Run, tmp_path: Path) -> None:
     path = run.export_trace(tmp_path / "new" / "one.json", epoch=4)
     found = json.loads(path.read_text())["traceEvents"]
     assert {event["args"]["epoch"] for event in slices(found)} == {4} and min(e["ts"] for e in slices(found)) == 0

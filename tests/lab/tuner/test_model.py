@@ -61,7 +61,7 @@ def model(known: TunerModel) -> TunerModel:
         ({"speed": 3}, ValueError, r"knobs must be some of .*, got \['speed'\]"),
     ],
 )
-def test_a_bad_value_is_refused_and_nothing_changes(
+def test_invalid_setting_raises_an_error_and_leaves_settings_unchanged(
     model: TunerModel, wrong: dict[str, Any], kind: type[Exception], reason: str
 ) -> None:
     with pytest.raises(kind, match=reason):
@@ -69,7 +69,7 @@ def test_a_bad_value_is_refused_and_nothing_changes(
     assert model.settings == model.initial
 
 
-def test_every_knob_says_its_name_and_what_it_means() -> None:
+def test_every_knob_has_a_label_and_help_text() -> None:
     assert set(PLACE) | {"system", "system_settings"} == set(TunerSettings.__dataclass_fields__)
     for system, recipe in SYSTEMS.items():
         knobs = TunerSettings(system=system).knobs
@@ -235,7 +235,9 @@ def test_tuner_model_predicts_a_move_in_few_steps(model: TunerModel) -> None:
     assert again < first / 2 and first < 600_000, (first, again)
 
 
-def test_what_finished_runs_show_becomes_the_spread(model: TunerModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_finished_runs_set_the_spread_of_the_speedup(
+    model: TunerModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import pandas as pd
 
     from gnnqlab.tune.probe import Probe

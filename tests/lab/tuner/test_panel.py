@@ -107,7 +107,7 @@ def test_every_system_has_the_controls_of_its_recipe(tuner: Tuner) -> None:
     assert panel.controls["bit_widths"].boxes.keys() == {1, 2, 4, 8, 16, 32}, "VARCO's plan ends in float32"
 
 
-def test_a_switch_and_a_list_turn_what_they_say(tuner: Tuner) -> None:
+def test_slider_checkbox_and_list_set_the_settings_of_the_system(tuner: Tuner) -> None:
     tuner.choose(system="pipegcn")
     smoothing = tuner.panel.controls["feature_smoothing"]
     smoothing.slider.value = 0.5
@@ -159,7 +159,7 @@ def test_a_dark_page_gets_a_dark_figure_of_the_same_values(tuner: Tuner) -> None
     assert tuner.panel.figure.layout["paper_bgcolor"] == ground
 
 
-def test_every_control_has_a_name_and_says_its_range(tuner: Tuner) -> None:
+def test_every_control_has_a_description_and_a_tooltip(tuner: Tuner) -> None:
     for name, control in tuner.panel.controls.items():
         parts = [part for part in (getattr(control, kind, None) for kind in ("slider", "box", "list")) if part]
         parts += getattr(control, "boxes", {}).values()
@@ -169,7 +169,7 @@ def test_every_control_has_a_name_and_says_its_range(tuner: Tuner) -> None:
         assert button.description and len(button.tooltip) > 15
 
 
-def test_trouble_is_said_and_the_panel_lives_on(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_train_is_shown_and_the_panel_stays_usable(tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise RuntimeError("no room on the <disk>")
 

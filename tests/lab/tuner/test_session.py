@@ -58,7 +58,7 @@ def test_before_the_first_run(session: TunerSession) -> None:
     assert session.steer() == {}
 
 
-def test_a_run_is_told_in_one_line(session: TunerSession) -> None:
+def test_session_sentence_shows_run_progress_and_a_second_run_is_refused(session: TunerSession) -> None:
     run: Any = session.train()
     assert run.config == session.model.config and session.under_way
     run.train(7)
@@ -79,7 +79,7 @@ def test_speed_ups_need_a_timed_vanilla(session: TunerSession, monkeypatch: pyte
     assert session.speedup == pytest.approx(2) and "measured 2.00×, predicted" in session.sentence
 
 
-def test_only_what_a_run_can_follow_is_passed_on_and_once(session: TunerSession) -> None:
+def test_steer_sends_only_changed_steerable_settings_once(session: TunerSession) -> None:
     run: Any = session.train()
     assert session.steer() == {}
     session.model.choose(lam=0.9, period=5, bit_widths=(4, 8), hidden=16)
@@ -90,7 +90,7 @@ def test_only_what_a_run_can_follow_is_passed_on_and_once(session: TunerSession)
     assert session.steer() == {} and len(run.sent_changes) == 1
 
 
-def test_a_run_of_other_settings_stands_beside_no_prediction(session: TunerSession) -> None:
+def test_measurement_is_hidden_when_the_settings_differ_from_the_run(session: TunerSession) -> None:
     run: Any = session.train()
     assert "starting its workers" in session.sentence, "there is a sentence before the first epoch too"
     run.train(4)

@@ -39,7 +39,7 @@ def _by_kind(figure, kind):
     return [trace for trace in figure.to_dict()["data"] if trace["type"] == kind]
 
 
-def test_what_is_known_is_what_is_drawn() -> None:
+def test_tuner_figure_draws_the_given_predictions() -> None:
     figure = draw_tuner(SHOWN)
     front, here = figure.to_dict()["data"][: CURRENT + 1]
     assert list(front["x"]) == pytest.approx([10, 12, 20]) and front["y"] == [30.0, 3.0, None], (
@@ -57,7 +57,7 @@ def test_what_is_known_is_what_is_drawn() -> None:
     assert sum(stacked) == pytest.approx(1e3 * sum(PHASES.values()))
 
 
-def test_axes_have_names_and_units_and_the_figure_says_what_it_shows() -> None:
+def test_axes_have_titles_with_units_and_the_figure_has_a_caption() -> None:
     layout = draw_tuner(SHOWN).to_dict()["layout"]
     titles = {name: axis["title"]["text"] for name, axis in layout.items() if "axis" in name and axis["title"]}
     assert len(titles) == 12 and titles["xaxis"] == "predicted epoch (ms)"
@@ -65,7 +65,7 @@ def test_axes_have_names_and_units_and_the_figure_says_what_it_shows() -> None:
     assert layout["meta"] == {"caption": "All of it."}
 
 
-def test_nothing_is_told_by_colour_alone() -> None:
+def test_traces_differ_in_pattern_or_line_style_and_not_only_in_colour() -> None:
     figure = draw_tuner(SHOWN).to_dict()
     phases = [trace for trace in figure["data"] if trace.get("legendgroup") == "phases"]
     looks = {(phase["marker"]["color"], phase["marker"]["pattern"]["shape"]) for phase in phases}
@@ -86,7 +86,7 @@ def test_a_move_changes_values_only() -> None:
     assert (shown := json.loads(view.spec))["data"] == drawn["data"] and shown["layout"] == drawn["layout"]
 
 
-def test_measured_epochs_stand_beside_the_predicted_one() -> None:
+def test_measured_epochs_are_drawn_with_the_predicted_epoch() -> None:
     many = tuple(range(1000))
     measured = Measurement(epochs=many, epoch_s=tuple(0.01 for _ in many), phases={**PHASES, "wire": 0.004})
     figure = draw_tuner(replace(SHOWN, measurement=measured)).to_dict()
@@ -97,7 +97,7 @@ def test_measured_epochs_stand_beside_the_predicted_one() -> None:
     assert wait["y"] == ["Vanilla", "predicted", "measured"] and wait["x"][2] == pytest.approx(4)
 
 
-def test_the_panel_of_epochs_says_what_will_stand_there() -> None:
+def test_epoch_panel_has_a_hint_until_measured_epochs_exist() -> None:
     dots, line = draw_tuner(SHOWN).to_dict()["data"][-2:]
     assert not list(dots["x"]) and line["y"] == [12.0] * 3 and "mode" in line and "text" in line["mode"]
     assert "".join(line["text"]).startswith("<br>predicted: 12 ms<br>Train shows measured")

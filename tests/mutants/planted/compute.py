@@ -6,9 +6,9 @@ FAULTS = (
     Fault(
         name="the scale of what a product made before it was written over",
         file="compute/amax.py",
-        before="return largest if version == product._version else None",
-        after="return largest",
-        test="compute/test_int8.py::test_the_scale_of_what_a_product_made_is_told_by_the_product",
+        before="return maximum if version == product._version else None",
+        after="return maximum",
+        test="compute/test_int8.py::test_product_stores_the_scale_of_its_result_for_quantization",
         why="codes would be clipped, or coarse, and nothing would say so",
     ),
     Fault(
@@ -24,7 +24,7 @@ FAULTS = (
         file="compute/recompute.py",
         before="if entry.recipe is not None and entry.version == tensor._version:",
         after="if entry.recipe is not None:",
-        test="compute/test_recompute.py::test_what_was_written_over_is_refused_or_kept_as_it_is_now",
+        test="compute/test_recompute.py::test_overwritten_result_is_saved_and_overwritten_input_raises",
         why="gradients would be those of rows that a later step replaced",
     ),
     Fault(
@@ -32,7 +32,7 @@ FAULTS = (
         file="nn/row_passes.py",
         before="return self._register(h, run, y, _affine(norm))",
         after="return self._register(h, partial(run, mask=None), y, _affine(norm))",
-        test="compute/test_recompute.py::test_losses_and_weights_are_those_of_everything_kept",
+        test="compute/test_recompute.py::test_recompute_gives_the_losses_and_weights_of_saved_activations",
         why="gradients would be of rows that the forward pass never had",
     ),
     Fault(
@@ -40,7 +40,7 @@ FAULTS = (
         file="exchange/halo/convolution.py",
         before="products.addmm(y[block], x[block], self_weight, out=y[block])",
         after="products.addmm(bias, x[block], self_weight, out=y[block])",
-        test="compute/test_recompute.py::test_workers_send_what_they_sent_and_learn_the_same",
+        test="compute/test_recompute.py::test_selective_recompute_does_not_change_messages_losses_or_weights",
         why="several workers would train something else than one process, from the second epoch on",
     ),
     Fault(
@@ -56,7 +56,7 @@ FAULTS = (
         file="tune/timing.py",
         before='for name in ("transport", "input_features", "recompute")}',
         after='for name in ("transport", "input_features")}',
-        test="tune/test_memory.py::test_less_kept_is_foreseen_and_timed_by_itself",
+        test="tune/test_memory.py::test_recompute_modes_reduce_predicted_memory_and_have_own_digests",
         why="a forecast would leave out what is computed twice",
     ),
     Fault(
@@ -78,8 +78,8 @@ FAULTS = (
     Fault(
         name="marginal rows rounded by the noise of central ones",
         file="compute/int8.py",
-        before="noise = self._noise(self._ids(x)[first:last], operand.stream)",
-        after="noise = self._noise(self._ids(x)[: last - first], operand.stream)",
+        before="noise = self._noise(self._ids(x)[start:stop], operand.stream)",
+        after="noise = self._noise(self._ids(x)[: stop - start], operand.stream)",
         test="compute/test_int8.py::test_rows_that_come_bit_by_bit_have_the_same_codes",
         why="a row's codes would depend on how the graph is cut",
     ),
@@ -102,8 +102,8 @@ FAULTS = (
     Fault(
         name="the largest code of the printed formula",
         file="kernels/codec/quantize.py",
-        before="levels, most = 2 ** (bits - 1) - 1, None",
-        after="levels, most = 2 ** (bits - 1), None",
+        before="levels, magnitude = 2 ** (bits - 1) - 1, None",
+        after="levels, magnitude = 2 ** (bits - 1), None",
         test="kernels/test_quantize.py::test_an_element_is_off_by_less_than_a_step_and_codes_stay_in_their_range",
         why="the largest element of a row would turn negative in a byte",
     ),
@@ -120,7 +120,7 @@ FAULTS = (
         file="compute/bit_rule.py",
         before="if error <= target), default",
         after="if error >= target), default",
-        test="exchange/test_int8_bits.py::test_it_settles_once_and_goes_on_from_a_checkpoint",
+        test="exchange/test_int8_bits.py::test_bit_width_is_chosen_once_and_restored_from_a_checkpoint",
         why="the bits would be those whose error the paper forbids",
     ),
     Fault(
@@ -128,7 +128,7 @@ FAULTS = (
         file="compute/int8.py",
         before="self._choice.take(len(self._owned) * x.shape[1], errors)",
         after="self._choice.take(x.numel(), errors)",
-        test="exchange/test_int8_bits.py::test_all_workers_choose_what_one_process_chooses",
+        test="exchange/test_int8_bits.py::test_all_workers_choose_the_bit_width_of_one_process",
         why="copies of a node would count as often as the graph is cut, and the bits depend on the cut",
     ),
     Fault(
@@ -158,8 +158,8 @@ FAULTS = (
     Fault(
         name="halo rows with a scale of their own beside a shared one",
         file="compute/int8.py",
-        before="most = self._largest.get(x, scale) if largest is None else largest",
-        after="most = None if largest is not None else self._largest.get(x, scale)",
+        before="maximum = self._largest.get(x, scale) if largest is None else largest",
+        after="maximum = None if largest is not None else self._largest.get(x, scale)",
         test="exchange/test_int8.py::test_workers_equal_one_process",
         why="a row would have other codes on its receivers than where it is owned",
     ),
@@ -198,8 +198,8 @@ FAULTS = (
     Fault(
         name="the gradient of a type's weight from another's rows",
         file="compute/gradients.py",
-        before='products.mm(products.part(rows, (start, stop)), of_run, transposed="a", out=dw[number])',
-        after='products.mm(products.part(rows, (0, stop - start)), of_run, transposed="a", out=dw[number])',
+        before='products.mm(products.part(rows, (start, stop)), run_gradient, transposed="a", out=dw[number])',
+        after='products.mm(products.part(rows, (0, stop - start)), run_gradient, transposed="a", out=dw[number])',
         test="nn/test_dgl.py::test_products_by_type_are_those_of_each_type_alone_and_quantize_rows_once",
         why="relations would learn from each other's nodes",
     ),
@@ -214,8 +214,8 @@ FAULTS = (
     Fault(
         name="rows of bfloat16 that steps make larger",
         file="kernels/rowwise/nodewise.py",
-        before="rounded = h.bfloat16()",
-        after="rounded = h.bfloat16() * 1.01",
+        before="rounded_h = h.bfloat16()",
+        after="rounded_h = h.bfloat16() * 1.01",
         test="kernels/test_nodewise.py::test_steps_of_bfloat16_rows_are_rounded_once",
         why="without compiled kernels another training would run",
     ),
@@ -224,7 +224,7 @@ FAULTS = (
         file="compute/bfloat16.py",
         before="kept_bytes: ClassVar[int] = 2",
         after="kept_bytes: ClassVar[int] = 4",
-        test="train/test_preflight.py::test_a_run_that_cannot_fit_is_refused_with_what_it_takes",
+        test="train/test_preflight.py::test_run_that_exceeds_free_memory_is_refused_with_its_estimate",
         why="runs that could train would be refused",
     ),
     Fault(
@@ -238,7 +238,7 @@ FAULTS = (
     Fault(
         name="a base by row taken for one of all rows",
         file="kernels/dense/tall_skinny.py",
-        before="0 if shared or base is None else base.stride(0)",
+        before="0 if has_shared_base or base is None else base.stride(0)",
         after="0",
         test="kernels/test_tall.py::test_products_are_those_of_float64_for_every_size_and_layout",
         why="GraphSAGE would add the first row's own term to every row",

@@ -8,7 +8,7 @@ FAULTS = (
         file="graph/link_split.py",
         before="in_graph[no_loop] = kinds[numbers] == TRAIN",
         after="in_graph[no_loop] = kinds[numbers] != TEST",
-        test="graph/test_link_split.py::test_links_are_pairs_and_what_is_held_back_is_not_looked_at",
+        test="graph/test_link_split.py::test_split_graph_has_training_links_only_in_both_directions",
         why="rows would look along the very edges that validate them",
     ),
     Fault(
@@ -16,7 +16,7 @@ FAULTS = (
         file="graph/link_split.py",
         before="pairs = torch.minimum(source, target) * nodes + torch.maximum(source, target)",
         after="pairs = source * nodes + target",
-        test="graph/test_link_split.py::test_links_are_pairs_and_what_is_held_back_is_not_looked_at",
+        test="graph/test_link_split.py::test_split_graph_has_training_links_only_in_both_directions",
         why="one direction of a test edge would be learnt from",
     ),
     Fault(
@@ -24,7 +24,7 @@ FAULTS = (
         file="train/link_prediction/negatives.py",
         before="return places + (places >= high)",
         after="return places",
-        test="train/link_prediction/test_negatives.py::test_negatives_are_uniform_over_what_is_no_end",
+        test="train/link_prediction/test_negatives.py::test_negatives_are_uniform_and_never_an_endpoint",
         why="a link's own end would be learnt as a negative of it",
     ),
     Fault(
@@ -54,16 +54,16 @@ FAULTS = (
     Fault(
         name="one gradient of a scalar product",
         file="train/link_prediction/decoder.py",
-        before="out.index_add_(0, second[span], weight * rows[first[span]])",
-        after="out.index_add_(0, second[span], 0 * rows[first[span]])",
+        before="rows_gradient.index_add_(0, targets[span], weight * rows[sources[span]])",
+        after="rows_gradient.index_add_(0, targets[span], 0 * rows[sources[span]])",
         test="train/link_prediction/test_decoder.py::test_dots_have_the_gradient_of_plain_pytorch_in_spans_of_any_size",
         why="targets would never learn, and losses fall all the same",
     ),
     Fault(
         name="gradients that stay away",
         file="exchange/standalone/row_gather.py",
-        before="backward=Plan(self.rank, self.workers, back, out, accumulate=True, exact=exact)",
-        after="backward=Plan(self.rank, self.workers, back, out, accumulate=False, exact=exact)",
+        before="backward=Plan(self.rank, self.workers, receive_routes, send_routes, accumulate=True, exact=exact)",
+        after="backward=Plan(self.rank, self.workers, receive_routes, send_routes, accumulate=False, exact=exact)",
         test="exchange/test_fetch.py::test_rows_come_as_they_are_and_gradients_go_home_whole",
         why="the last worker's gradient would replace the owner's",
     ),
@@ -72,7 +72,7 @@ FAULTS = (
         file="exchange/standalone/row_gather.py",
         before="self._messages(send, receive, exact=True, round=1)",
         after="self._messages(send, receive, exact=False, round=1)",
-        test="exchange/test_fetch.py::test_where_wires_round_only_what_is_fetched_each_time_is_coded",
+        test="exchange/test_fetch.py::test_only_rows_fetched_in_every_epoch_are_quantized",
         why="negatives would be rounded where only links were said to be",
     ),
     Fault(

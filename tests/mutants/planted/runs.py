@@ -6,8 +6,8 @@ FAULTS = (
     Fault(
         name="the wire timed where nobody looked",
         file="benchmarks/engine/link_run.py",
-        before='late=every["start_s"] > every["posted"]',
-        after='late=every["start_s"] < every["posted"]',
+        before='late=messages["start_s"] > messages["posted"]',
+        after='late=messages["start_s"] < messages["posted"]',
         test="benchmarks/test_link.py::test_the_wire_itself_is_timed_where_a_receiver_was_there",
         why="what a late receiver computed would count as time of the wire",
     ),
@@ -24,7 +24,7 @@ FAULTS = (
         file="atomic.py",
         before="fcntl.LOCK_EX",
         after="fcntl.LOCK_SH",
-        test="test_atomic.py::test_work_under_a_lock_is_done_once_and_the_lock_leaves_nothing",
+        test="test_atomic.py::test_locked_work_is_done_once_and_the_lock_file_is_removed",
         why="a graph would be cut once a launch, and a download fetched twice",
     ),
     Fault(
@@ -56,7 +56,7 @@ FAULTS = (
         file="train/config/config_file.py",
         before="if module not in sys.modules",
         after="if module in sys.modules",
-        test="cli/test_lists.py::test_reading_a_run_imports_nothing_of_the_users",
+        test="cli/test_lists.py::test_reading_a_run_does_not_import_user_modules",
         why="looking at somebody's run folder would run modules that it names",
     ),
     Fault(
@@ -64,15 +64,15 @@ FAULTS = (
         file="launch/worker.py",
         before="    dist.barrier()\n",
         after="",
-        test="launch/test_join.py::test_a_rank_with_nothing_to_say_does_not_leave_the_others_alone",
+        test="launch/test_join.py::test_joining_ranks_wait_until_all_ranks_are_connected",
         why="a healthy run would fail, now and then, of a lost connection",
     ),
     Fault(
         name="another graph taken for the one that a run was trained on",
         file="run/own_parts.py",
         before="workers).name != shards.name:",
-        after="workers).name == kept:",
-        test="run/test_own_parts.py::test_what_cannot_be_found_is_refused",
+        after="workers).name == shards.name:",
+        test="run/test_own_parts.py::test_parts_without_shards_or_the_original_graph_raise_value_error",
         why="graphs of as many nodes are cut as readily",
     ),
 )

@@ -32,7 +32,7 @@ FAULTS = (
         file="theory/variance.py",
         before="ranges.double() / (2.0**widths - 1)",
         after="ranges.double() / 2.0**widths",
-        test="theory/test_variance.py::test_theorem_1_is_what_the_codec_does",
+        test="theory/test_variance.py::test_theorem_1_moments_match_the_decoded_rows",
         why="variance at one bit would be a quarter of what the codec has",
     ),
     Fault(
@@ -88,7 +88,7 @@ FAULTS = (
         file="theory/cost.py",
         before="seconds.sum(axis=end).max(initial=0.0) for end in (0, 1))",
         after="seconds.sum(axis=end).max(initial=0.0) for end in (1,))",
-        test="theory/test_cost.py::test_the_busiest_end_may_be_a_receiver_and_directions_are_told_apart",
+        test="theory/test_cost.py::test_all_at_once_time_uses_the_busiest_end_in_each_direction",
         why="with three workers or more one direction is bound by whoever receives most",
     ),
     Fault(

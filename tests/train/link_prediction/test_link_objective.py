@@ -61,7 +61,7 @@ def test_perfect_rows_have_perfect_scores() -> None:
     assert count == split.count(TRAIN) and 0 <= right <= count
 
 
-def test_what_is_not_held_back_has_no_score() -> None:
+def test_split_without_held_out_links_has_no_score() -> None:
     _, objective = objective_of(val_share=0.0, test_share=0.3)
     found = objective.scores(torch.randn(NODES, 4), AggregationContext(2, 0, training=False), distributed=False)
     assert math.isnan(found.val) and math.isnan(found.further_scores["val_mrr"]) and math.isnan(found.train)

@@ -22,7 +22,7 @@ def test_pools_are_distinct_and_every_node_is_as_likely() -> None:
         draw_pool(5, 6, seed=0, epoch=0)
 
 
-def test_negatives_are_uniform_over_what_is_no_end() -> None:
+def test_negatives_are_uniform_and_never_an_endpoint() -> None:
     pool = torch.tensor([7, 3, 9, 0, 5])
     sources, targets = torch.full((6000,), 9), torch.full((6000,), 7)
     places = against(pool, sources, targets, torch.arange(6000), count=2, seed=1, epoch=4)
