@@ -28,7 +28,7 @@ class ExchangePart(AxisPart, ABC):
     """Base class of the parts of the axis ``exchange``."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("join",),)
-    renamed: ClassVar[dict[str, str]] = {"meet": "hierarchical"}
+    renamed: ClassVar[dict[str, str]] = {"meet": "hierarchical", "moved": "volumes"}
     takes_cuts_of: ClassVar[str] = "nodes"
     """Supported cut: ``nodes`` for an edge-cut, ``edges`` for a vertex-cut, or ``blocks``; as ``Partitioner.cuts``."""
     takes_turns: ClassVar[bool] = False
@@ -65,9 +65,9 @@ class ExchangePart(AxisPart, ABC):
             phases: timer of the epoch's phases.
         """
 
-    def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
+    def volumes(self, call: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return the message volume of one aggregation; formulas of an epoch's bytes call it."""
-        raise not_predicted("exchange", self, "moved")
+        raise not_predicted("exchange", self, "volumes")
 
     def refuses_attention(self, system: Any) -> str:
         """Return the reason why a system cannot train attention, or an empty string; ``RunConfig`` calls it."""

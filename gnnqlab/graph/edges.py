@@ -27,9 +27,9 @@ class CSR(NamedTuple):
     indices: Tensor
     """int32 ``(E,)``."""
     weights: Tensor | None
-    """float32 ``(E,)``, all above 0."""
+    """float32 ``(E,)``, all above 0; ``None`` if the list had none."""
     features: Tensor | None
-    """float32 ``(E, F)``."""
+    """float32 ``(E, F)``; ``None`` if the list had none."""
 
 
 def build_csr(
@@ -72,7 +72,7 @@ def build_csr(
     Raises:
         TypeError, ValueError: if the lists are not integer, differ in length or leave the range; if a weight is
             negative, NaN or infinite, or a feature NaN or infinite; if there is not one weight or one row of features
-            per edge; or if a deduplicated edge has several.
+            per edge; or if a repeated edge has several different weights or features.
 
     Example:
         >>> indptr, indices, *_ = build_csr([0, 0, 1], [1, 1, 1], num_nodes=3)
@@ -95,13 +95,13 @@ def build_csr(
     is_edge = np.ones(num_listed, dtype=bool) if weight is None else weight > 0  # (M,) bool
     if self_loops != "keep":
         is_edge &= ~is_loop
-    # Keys and places of the edges that remain, then of their reverses, then of new self loops.
-    keys, places = [_selected((target.astype(np.int64) << shift) | source, is_edge)], [is_edge]
+    # Keys of the edges that remain, of their reverses and of new self loops; masks of the listed edges behind them.
+    keys, masks = [_selected((target.astype(np.int64) << shift) | source, is_edge)], [is_edge]
     if symmetrize:
         # A self loop is its own reverse: it must not be counted twice.
         reverses = is_edge & ~is_loop
         keys.append(_selected((source.astype(np.int64) << shift) | target, reverses))
-        places.append(reverses)
+        masks.append(reverses)
     del source, target, is_loop  # frees memory before the keys are sorted
     # Existing self loops were removed above, so each node has exactly one.
     if self_loops == "add":
@@ -115,9 +115,9 @@ def build_csr(
         if deduplicate:
             key = _selected(key, ~_repeated(key))
         return CSR(*_compressed(key, num_nodes, shift), None, None)
-    place = np.concatenate([each.nonzero()[0] for each in places])  # (E,) int64
+    place = np.concatenate([each.nonzero()[0] for each in masks])  # (E,) int64
     if self_loops == "add":
-        # Added self loops share place M, behind the listed edges.
+        # All added self loops have the position M, one behind the listed edges, where their attributes are added.
         place = np.append(place, np.full(num_nodes, num_listed))
         attributes.add_self_loop()
     order = attributes.order(key, place)  # (E,)
@@ -132,7 +132,8 @@ def build_csr(
 
 def _checked_ends(src: object, dst: object, num_nodes: int, self_loops: SelfLoops) -> tuple[np.ndarray, np.ndarray]:
     """Convert both ends of all edges to integer arrays; errors as in ``build_csr``."""
-    if not isinstance(num_nodes, (int, np.integer)) or not 1 <= num_nodes <= MAX_NODES:
+    is_integer = isinstance(num_nodes, (int, np.integer)) and not isinstance(num_nodes, bool)
+    if not is_integer or not 1 <= num_nodes <= MAX_NODES:
         raise ValueError(f"num_nodes must be an integer in [1, {MAX_NODES}], got {num_nodes!r}")
     if self_loops not in get_args(SelfLoops):
         raise ValueError(f"self_loops must be one of {get_args(SelfLoops)}, got {self_loops!r}")

@@ -35,11 +35,19 @@ class GraphConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features))
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
-        # Unless receivers apply dropout, which they could not do to projected rows.
+        """Compute the layer's output, float32 ``(N, O)``.
+
+        Args:
+            g: operations of this pass over the graph: aggregation, dropout, dense and row-wise products.
+            x: input rows ``(N, D)``.
+            dropout: probability of dropping an input element.
+            exact: compute in float32 whatever precision the system has, as for logits.
+        """
+        # Rows are not projected first if receivers apply dropout, because dropout must precede the projection.
         if self.projects_first and not g.aggregates_before_projection(x, dropout):
             projected_rows = g.linear(g.dropout(x, dropout), self.weight, exact=exact)  # (N, D) -> (N, O)
             sums = g.aggregate(projected_rows, alpha="symmetric", exact=exact)  # (N, O)
-            return g.rowwise(torch.add, sums, self.bias)
+            return g.rowwise(torch.add, sums, self.bias)  # through g: timed, and recomputed in backward if chosen
         # Aggregates first: rows (N, D) are sent.
         return g.convolve(_dense(x), self.weight, self.bias, alpha="symmetric", dropout=dropout, exact=exact)
 
@@ -68,6 +76,14 @@ class SageConvolution(nn.Module):
             self.weight_edge = nn.Parameter(glorot(edge_features, out_features, generator, gain=math.sqrt(2)))
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
+        """Compute the layer's output, float32 ``(N, O)``.
+
+        Args:
+            g: operations of this pass over the graph: aggregation, dropout, dense and row-wise products.
+            x: input rows ``(N, D)``.
+            dropout: probability of dropping an input element.
+            exact: compute in float32 whatever precision the system has, as for logits.
+        """
         y = self._of_nodes(g, x, dropout, exact)
         if self.weight_edge is None:
             return y

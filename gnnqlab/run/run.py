@@ -1,5 +1,6 @@
 """Handle of a run on disk; it works in any process, also after the launching process has ended."""
 
+import contextlib
 import dataclasses
 import html
 import os
@@ -155,7 +156,7 @@ class Run(TrainedRun):
         return resumed_run
 
     def stop(self, timeout: float = 5.0) -> "Run":
-        """End the run and all its processes; do nothing if it has ended already.
+        """End the run and all its processes; of a run that has ended, only what a killed guard has left.
 
         If the present epoch ends within the timeout, the run first writes its model, and a checkpoint if it takes
         checkpoints.
@@ -176,8 +177,9 @@ class Run(TrainedRun):
         if self.status == "running" and (self.folder / "facts.json").exists():
             self._save_first(timeout)
         for pid, start in self._guards() if self._comparable() else []:
-            if processes.is_alive(pid, start):
-                os.kill(pid, signal.SIGTERM)  # the guard ends all processes and writes the last status
+            with contextlib.suppress(ProcessLookupError):  # it may end by itself at any moment
+                if processes.is_alive(pid, start):
+                    os.kill(pid, signal.SIGTERM)  # the guard ends all processes and writes the last status
                 deadline_s = time.monotonic() + timeout
                 while processes.is_alive(pid, start) and time.monotonic() < deadline_s:
                     time.sleep(0.01)
@@ -302,9 +304,11 @@ class Run(TrainedRun):
             return status
         guards = self._guards()
         if not guards:
-            # Before guard.json exists, only the age of the first status shows that the launch has failed.
-            if time.time() - status.get("time", time.time()) < _START_S:
-                return status
+            # Before guard.json exists, only the age of the first status, or without one that of the configuration,
+            # shows that the launch has failed.
+            with contextlib.suppress(OSError):  # the folder is being deleted
+                if time.time() - status.get("time", (self.folder / CONFIG).stat().st_mtime) < _START_S:
+                    return status
             cause = "the process that launched the run ended before the guard had started"
             return {**status, "state": "failed", "cause": cause}
         # Pids of another machine, or of an earlier boot, cannot be checked here: the status is used as written.

@@ -179,7 +179,7 @@ class _Baseline:
         if workers > 1:
             schedule = self.prediction.system.schedule
             central_s = [mean_s.get("central", 0.0) * share for share in self._central_shares(counts)]
-            exposed_s = schedule.exposed(transfers_s, central_s, sum(mean_s.values()))
+            exposed_s = schedule.exposed_seconds(transfers_s, central_s, sum(mean_s.values()))
         coding_s = sum(mean_s.get(phase, 0.0) for phase in _CODING)
         computing_s = sum(mean_s.values()) - coding_s
         return {

@@ -106,7 +106,7 @@ def epoch_bytes(
     widths = {way: _width(system, way) for way in ("forward", "backward")}
     total = 0.0
     for aggregation in record_aggregations(model, features=features, classes=classes, system=system):
-        for way, rows, columns in system.exchange.moved(aggregation, sizes):
+        for way, rows, columns in system.exchange.volumes(aggregation, sizes):
             share = cached_share(system.cache, way, epoch) * _sampled_share(system)
             total += share * rows * _row_bytes(system, way, columns, widths[way])
     return total

@@ -1,6 +1,6 @@
 """Prediction of a system: bit-widths of its policy, bytes of its layouts, and the exposed time by its schedule.
 
-Every part predicts its own share (methods ``predict``, ``expected_share``, ``exposed``, ``layout``,
+Every part predicts its own share (methods ``predict``, ``expected_share``, ``exposed_seconds``, ``layout``,
 ``sampled_positions``), so that a user's own part is predicted like any other. A part without these methods is refused
 by name.
 """
@@ -138,7 +138,7 @@ class Prediction:
         total_work = sum(work.values()) or 1.0
         central_s = [phases.get("central", 0.0) * work[place] / total_work for place in self.wire_s]
         computing_s = sum(seconds for name, seconds in phases.items() if name != _ON_THE_LINK)
-        return self.system.schedule.exposed(list(self.wire_s.values()), central_s, computing_s)
+        return self.system.schedule.exposed_seconds(list(self.wire_s.values()), central_s, computing_s)
 
     def forecast(self, vanilla_s: float | None, error: float | None) -> Forecast:
         """Return the complete forecast.

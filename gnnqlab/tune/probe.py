@@ -57,16 +57,9 @@ class Probe:
     wire: Wire
     """Link to predict for: the probed one, or another one from `with_link`."""
     error: float | None = None
-    """Median relative error of predictions for finished runs."""
-    _assigner: OfflineAssigner = field(init=False, repr=False)
-    _aggregate_first_assigner: OfflineAssigner = field(init=False, repr=False)
-    """Offline assigner for systems that aggregate rows with dropout before they project them."""
+    """Median of ``|predicted - measured| / measured`` over finished runs like this; ``None`` without such runs."""
     _cache: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
     """Forecasts by system, epoch and base; drifts by settings."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_assigner", OfflineAssigner(self.trace))  # the dataclass is frozen
-        object.__setattr__(self, "_aggregate_first_assigner", OfflineAssigner(self.trace.aggregate_first))
 
     @accepts_former_names
     def forecast(
@@ -81,7 +74,7 @@ class Probe:
         base: int | None = None,
         **settings: Any,
     ) -> Forecast:
-        """Predict one setting from the predictions of all parts of the system.
+        """Predict one setting; every part of the system predicts its own effect on bytes, seconds and variance.
 
         Args:
             lam: λ; like the next three for policies with this setting, by default that of the system.
@@ -155,7 +148,7 @@ class Probe:
         group_size: int = 100,
         bit_widths: Annotated[Sequence[int], Former("widths")] = (2, 4, 8),
     ) -> Drift:
-        """Return the loss by stale bit-widths as value ranges drift; see :mod:`gnnqlab.tune.drift`."""
+        """Return the objective lost by bit-widths of an earlier epoch; see :mod:`gnnqlab.tune.drift`."""
         settings = Assigned(lam=lam, group_size=group_size, bit_widths=tuple(bit_widths))
         key = ("drift", settings)
         if key not in self._cache:
@@ -164,7 +157,13 @@ class Probe:
         return cached_drift
 
     def widths(self, forecast: Forecast | None = None, **settings: Any) -> Widths:
-        """Return the bit-width of every row of a setting; see :meth:`forecast` for the settings."""
+        """Return the bit-width of every row of a forecast, or of one with the settings of :meth:`forecast`.
+
+        Raises:
+            ValueError: if both are given.
+        """
+        if forecast is not None and settings:
+            raise ValueError(f"widths needs a forecast or settings, got both, {sorted(settings)}; omit one of them")
         basis = forecast or self.forecast(**settings)
         assigner = self._assigner_of(basis.recipe)
         return predict_widths(assigner, self.wire, basis.recipe, epoch=basis.epoch, base=basis.base).widths
@@ -208,6 +207,7 @@ class Probe:
         )
         return replace(self, wire=wire)
 
+    # Names until version 1.0.
     installed = FormerMember("build_policy")
     past = FormerMember("compare_with_runs")
     over = FormerMember("with_link")
@@ -217,13 +217,13 @@ class Probe:
         seconds = "" if self.timing.launched else " (an estimate)"
         return (
             f"<Probe of {Path(self.config.graph).name}: {self.config.model.name}, {self.config.workers} workers over "
-            f"{self.wire.name}, {rows} rows per epoch; Vanilla {self.vanilla.epoch_s * 1e3:.2f} ms{seconds}>"
+            f"{self.wire.name}, {rows} rows per epoch; Vanilla {self._vanilla_s * 1e3:.2f} ms{seconds}>"
         )
 
     def _on_probed_cut(self, system: System, *, by_name: bool) -> System:
         """Return the system on the probe's cut; refuse parts that were neither traced nor timed."""
         probed_system = self.config.system
-        # The defaults of a system by name stand for the probe's cut and exchange.
+        # A system by name has default partition and exchange, in place of which those of the probe are predicted.
         if by_name and (system.partition, system.exchange) == (System().partition, System().exchange):
             system = replace(system, partition=probed_system.partition, exchange=probed_system.exchange)
         for axis in PROBED:
@@ -248,6 +248,15 @@ class Probe:
         config = self.config
         placed_system = replace(config, system=system).system_on_hosts
         return predict_memory(config.graph, config.model, placed_system, workers=config.workers, settings=config.train)
+
+    @cached_property
+    def _assigner(self) -> OfflineAssigner:
+        return OfflineAssigner(self.trace)
+
+    @cached_property
+    def _aggregate_first_assigner(self) -> OfflineAssigner:
+        """Offline assigner for systems that aggregate rows with dropout before they project them."""
+        return OfflineAssigner(self.trace.aggregate_first)
 
     @cached_property
     def _vanilla_s(self) -> float:
@@ -288,7 +297,7 @@ def probe(
         workers: number of partitions, at least 2.
         epochs: number of epochs to trace; more of them show the drift of ranges, which decides the period.
         timed_epochs: number of epochs of each launched run.
-        fresh: repeat the timing even if it is in the cache.
+        fresh: repeat the timing of launched runs even if it is in the cache.
         launched: time launched runs, some seconds the first time. If false and the cache has no timing, seconds are
             estimated from the traced epochs' processor time and the rate of the link.
         quantile: over the epochs of launched runs; see :func:`gnnqlab.tune.timing.read_epoch_time`.
@@ -362,9 +371,8 @@ def _vanilla_config(
 def _with_bit_settings(system: System, settings: dict[str, Any]) -> System:
     """Return the system with other settings of its bit policy."""
     bits: Any = system.bits  # a dataclass, as System has checked
-    names = sorted(set(settings) - {field.name for field in fields(bits)})
-    if names:
-        raise ValueError(
-            f"system {system.name!r} assigns no bit-widths, so it has no {names}; leave them out or choose adaqp"
-        )
+    unknown = sorted(set(settings) - {setting.name for setting in fields(bits)})
+    if unknown:
+        kind = type(bits).__name__
+        raise ValueError(f"bits {kind} of system {system.name!r} have no {unknown}; leave them out or choose adaqp")
     return replace(system, bits=replace(bits, **settings)) if settings else system

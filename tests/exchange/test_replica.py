@@ -67,8 +67,10 @@ def recorded(rank, workers, graph, cut, systems):
 
     def dependent(step, round):
         whole(step, round)
-        if round == step.look.last and step.look.context.training:
-            found[now["case"], step.look.context.epoch, step.look.context.layer, step.direction] = step.rows.clone()
+        if round == step.aggregation.last and step.aggregation.context.training:
+            found[now["case"], step.aggregation.context.epoch, step.aggregation.context.layer, step.direction] = (
+                step.rows.clone()
+            )
 
     Synchronised.dependent = dependent
     try:

@@ -126,5 +126,5 @@ def test_invalid_packed_codes_and_operands_raise_value_error() -> None:
             spmm(adj, packed, halo)
     with pytest.raises(ValueError, match=r"out must be torch.float32 of shape \(1, 3\)"):
         spmm(adj, packed, out=torch.zeros(1, 2))
-    with pytest.raises(ValueError, match="x must be float32, bfloat16 or rows of codes"):
+    with pytest.raises(ValueError, match="x must be float32, bfloat16, float64 or rows of codes"):
         spmm(adj, pairs)

@@ -64,7 +64,7 @@ class HalfHidden(Overlapped):
 
     assumes: ClassVar[str] = "half of it"
 
-    def exposed(self, under_way: list[float], beside: list[float], computing: float) -> float:
+    def exposed_seconds(self, under_way: list[float], beside: list[float], computing: float) -> float:
         return sum(under_way) / 2
 
 

@@ -181,7 +181,7 @@ def test_forecast_uses_the_predictions_of_custom_parts() -> None:
     ("axis", "part", "method"),
     [
         ("cache", own.Silent(), "expected_share"),
-        ("schedule", own.Mute(), "exposed"),
+        ("schedule", own.Mute(), "exposed_seconds"),
         ("bits", own.Unforeseen(), "predict"),
     ],
 )

@@ -97,7 +97,7 @@ def test_forecast_solves_each_exchange_once_and_is_cached(workers, monkeypatch):
 
 def test_settings_that_do_not_fit_are_refused():
     probe = written_down()
-    with pytest.raises(ValueError, match="'fixed-bits' assigns no bit-widths, so it has no \\['lam'\\]"):
+    with pytest.raises(ValueError, match="bits Fixed of system 'fixed-bits' have no \\['lam'\\]"):
         probe.forecast(system="fixed-bits", lam=0.5)
     with pytest.raises(ValueError, match="lam must lie in"):
         probe.forecast(lam=2.0)

@@ -27,27 +27,33 @@ class _Forward(AttendForward):
     """Forward step: collect all blocks in the halo, then attend as under an edge-cut."""
 
     def __init__(
-        self, look: BlockAggregation, layer: LayerPlan, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float
+        self,
+        aggregation: BlockAggregation,
+        layer: LayerPlan,
+        z: Tensor,
+        a_source: Tensor,
+        a_target: Tensor,
+        slope: float,
     ) -> None:
         super().__init__(layer, z, a_source, a_target, slope)
-        self._look = look
+        self._aggregation = aggregation
         # A whole halo, unlike for sums: a softmax and its backward pass need the rows of all blocks at once.
         self.halo = layer.boundary.report_buffer(z.new_empty(layer.boundary.num_halo, *z.shape[1:]))  # (H, K, F)
 
     @property
     def rounds(self) -> int:  # type: ignore[override]
-        return len(self._look.blocks.stages)
+        return len(self._aggregation.blocks.stages)
 
     def post(self, round: int) -> PendingRows:  # type: ignore[override]
         z = self.z.flatten(1)  # (N, K, F) -> (N, K F)
-        block = self._look.blocks.buffer(round, z.shape[1], z.device)
-        return self._look.channel("forward", round).post(z, block, epoch=self._look.context.epoch)
+        block = self._aggregation.blocks.buffer(round, z.shape[1], z.device)
+        return self._aggregation.channel("forward", round).post(z, block, epoch=self._aggregation.context.epoch)
 
     def wait(self, round: int, pending: PendingRows) -> None:
         self._block = pending.decode()
 
     def dependent(self, round: int) -> None:
-        shard, block = self._look.blocks.shard, self._look.blocks.stages[round]
+        shard, block = self._aggregation.blocks.shard, self._aggregation.blocks.stages[round]
         if block != shard.row:
             # Halo columns follow the own block's columns, in the order of blocks, not of rounds.
             first, last = (end - shard.block.numel() for end in shard.columns_of(block))
@@ -62,9 +68,15 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, look: BlockAggregation, layer: LayerPlan, slope: float
+        ctx: Any,
+        z: Tensor,
+        a_source: Tensor,
+        a_target: Tensor,
+        aggregation: BlockAggregation,
+        layer: LayerPlan,
+        slope: float,
     ) -> Tensor:
-        step = _Forward(look, layer, z.contiguous(), a_source, a_target, slope)
+        step = _Forward(aggregation, layer, z.contiguous(), a_source, a_target, slope)
         layer.schedule.run(step, layer.places["forward"])
         ctx.layer, ctx.slope = layer, slope
         z, halo = layer.products.operand(step.z), layer.products.operand(step.halo)

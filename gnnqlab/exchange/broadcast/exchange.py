@@ -69,14 +69,14 @@ class Broadcast(ExchangePart):
         replication = system.partition.replication
         return _no_softmax(replication) if replication > 1 else ""
 
-    def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
+    def volumes(self, call: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return the volume of an aggregation: all blocks to all others and, with replication, sums and totals."""
         c = sizes.replication
         # P/c - 1 copies of each block within its process column, then an all-reduce of sums among c replicas.
         rows = (sizes.workers // c - 1 + 2 * (c - 1)) * sizes.num_nodes  # over all workers
         # Backward sends dY with O columns, from which both dX and dW follow; dW is needed for input features too.
-        backward_volumes = [("backward", rows, look.out)] if look.needs_gradient or look.kind == "convolve" else []
-        return [("forward", rows, look.columns), *backward_volumes]
+        backward_volumes = [("backward", rows, call.out)] if call.needs_gradient or call.kind == "convolve" else []
+        return [("forward", rows, call.columns), *backward_volumes]
 
     def join(
         self,
@@ -126,7 +126,7 @@ class BroadcastExchange(WorkerExchange):
         """
         x = to_float32(x)
         result: Tensor = Aggregate.apply(
-            context.own(x), rows_before_dropout(x, context), self._look(adjacency, context)
+            context.own(x), rows_before_dropout(x, context), self._aggregation(adjacency, context)
         )
         return result
 
@@ -140,9 +140,9 @@ class BroadcastExchange(WorkerExchange):
         context: AggregationContext,
     ) -> Tensor:
         """Return ``aggregate(x) weight + x self_weight + bias``, ``(N, O)``; backward sends rows of O columns."""
-        look, x = self._look(adjacency, context), to_float32(x)
+        aggregation, x = self._aggregation(adjacency, context), to_float32(x)
         result: Tensor = Convolve.apply(
-            context.own(x), rows_before_dropout(x, context), weight, bias, self_weight, look
+            context.own(x), rows_before_dropout(x, context), weight, bias, self_weight, aggregation
         )
         return result
 
@@ -168,9 +168,9 @@ class BroadcastExchange(WorkerExchange):
             ValueError: with replication, because no worker has all terms of a softmax.
         """
         self._refuse("attend needs all terms of a softmax on one worker")
-        look = self._look(adjacency, context, fixed_weights=False)
-        layer = plan_layer(self._boundary, adjacency, context, look.schedule, look.products)
-        result: Tensor = Attend.apply(z, a_source, a_target, look, layer, slope)
+        aggregation = self._aggregation(adjacency, context, fixed_weights=False)
+        layer = plan_layer(self._boundary, adjacency, context, aggregation.schedule, aggregation.products)
+        result: Tensor = Attend.apply(z, a_source, a_target, aggregation, layer, slope)
         return result
 
     def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
@@ -193,7 +193,7 @@ class BroadcastExchange(WorkerExchange):
         if self.blocks.shard.replication > 1:
             raise ValueError(f"{reason}, got {_no_softmax(self.blocks.shard.replication)}")
 
-    def _look(
+    def _aggregation(
         self, adjacency: Adjacency, context: AggregationContext, *, fixed_weights: bool = True
     ) -> BlockAggregation:
         if context.training and fixed_weights:

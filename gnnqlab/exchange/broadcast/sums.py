@@ -30,7 +30,7 @@ class BlockSum:
     """Step that aggregates one block per round.
 
     Args:
-        look: arguments of the aggregation.
+        aggregation: arguments of the aggregation.
         direction: ``forward``, with A, or ``backward``, with its transpose.
         x: rows of the own block to aggregate, ``(N, D)``.
         rows_to_send: rows to broadcast if they differ from x: rows before dropout.
@@ -38,29 +38,33 @@ class BlockSum:
 
     chained = False
 
-    def __init__(self, look: BlockAggregation, direction: str, x: Tensor, rows_to_send: Tensor | None = None) -> None:
-        self.look, self.direction, self.x = look, direction, x
+    def __init__(
+        self, aggregation: BlockAggregation, direction: str, x: Tensor, rows_to_send: Tensor | None = None
+    ) -> None:
+        self.aggregation, self.direction, self.x = aggregation, direction, x
         self._rows_to_send = x if rows_to_send is None else rows_to_send
         # Rows sent without dropout may be reused in later epochs, each of which applies its own mask.
-        self._drop = look.context.drop if rows_to_send is not None else None
-        self._matrices = look.blocks.matrices(look.adjacency, direction)
-        self.out = x.new_empty(look.blocks.num_rows, x.shape[1])  # (N, D)
+        self._drop = aggregation.context.drop if rows_to_send is not None else None
+        self._matrices = aggregation.blocks.matrices(aggregation.adjacency, direction)
+        self.out = x.new_empty(aggregation.blocks.num_rows, x.shape[1])  # (N, D)
 
     @property
     def rounds(self) -> int:
-        return len(self.look.blocks.stages)
+        return len(self.aggregation.blocks.stages)
 
     def prepare(self) -> None:
         pass
 
     def post(self, round: int) -> PendingRows:
-        blocks, columns = self.look.blocks, self.x.shape[1]
+        blocks, columns = self.aggregation.blocks, self.x.shape[1]
         block = blocks.buffer(round, columns, self.x.device)  # (n, D)
-        return self.look.channel(self.direction, round).post(self._rows_to_send, block, epoch=self.look.context.epoch)
+        return self.aggregation.channel(self.direction, round).post(
+            self._rows_to_send, block, epoch=self.aggregation.context.epoch
+        )
 
     def independent(self) -> None:
-        blocks, products = self.look.blocks, self.look.products
-        with self.look.part("central", self.direction):
+        blocks, products = self.aggregation.blocks, self.aggregation.products
+        with self.aggregation.part("central", self.direction):
             if blocks.shard.row in blocks.stages:
                 own_block = self._matrices[blocks.stages.index(blocks.shard.row)]
                 # The own block overwrites ``out``; the others are added to it, round by round.
@@ -72,16 +76,16 @@ class BlockSum:
         self._block = pending.decode()
 
     def dependent(self, round: int) -> None:
-        blocks = self.look.blocks
+        blocks = self.aggregation.blocks
         if blocks.stages[round] == blocks.shard.row:
             return
-        with self.look.part("marginal", self.direction, round):
-            if self.direction == "forward" and self.look.context.training and not self.look.keeps:
+        with self.aggregation.part("marginal", self.direction, round):
+            if self.direction == "forward" and self.aggregation.context.training and not self.aggregation.keeps:
                 if blocks.wires.rounds("forward"):  # report rows that the codec rounded
-                    self.look.products.note_requantized(self._block.numel())
+                    self.aggregation.products.note_requantized(self._block.numel())
             block = self._block if self._drop is None else self._drop.rows(self._block, blocks.ids[round])
             # y += A_q x_q
-            self.look.products.spmm(self._matrices[round], block, out=self.out, accumulate=True)
+            self.aggregation.products.spmm(self._matrices[round], block, out=self.out, accumulate=True)
 
 
 class RowSum:
@@ -96,16 +100,16 @@ class RowSum:
 
     rounds, chained = 2, True
 
-    def __init__(self, look: BlockAggregation, direction: str, rows: Tensor) -> None:
-        self.look, self.direction, self.rows = look, direction, rows
+    def __init__(self, aggregation: BlockAggregation, direction: str, rows: Tensor) -> None:
+        self.aggregation, self.direction, self.rows = aggregation, direction, rows
 
     def prepare(self) -> None:
         pass
 
     def post(self, round: int) -> PendingRows:
-        channel = self.look.channel(self.direction, self.look.blocks.first_row_round + round)
+        channel = self.aggregation.channel(self.direction, self.aggregation.blocks.first_row_round + round)
         # In place: partial sums are added to, and totals overwrite, the rows of this worker.
-        pending_rows = channel.post(self.rows, self.rows, epoch=self.look.context.epoch)
+        pending_rows = channel.post(self.rows, self.rows, epoch=self.aggregation.context.epoch)
         if round == _TOTALS:
             channel.as_received(self.rows)  # the master uses the decoded total too, so that all are identical
         return pending_rows
@@ -121,34 +125,34 @@ class RowSum:
         self._pending.decode()
 
 
-def summed(look: BlockAggregation, direction: str, x: Tensor, rows_to_send: Tensor | None = None) -> Tensor:
+def summed(aggregation: BlockAggregation, direction: str, x: Tensor, rows_to_send: Tensor | None = None) -> Tensor:
     """Compute the sums over all blocks, by the schedule of the aggregation.
 
     With replication a worker aggregates a share of the columns. Forward, partial sums are then added to totals. The
     transpose reverses the order: partial gradients are added first, and the results are partial again; their sum over
     the workers of a block is the gradient. Weight gradients are all-reduced over all workers anyway.
     """
-    place, is_replicated = look.place(direction), bool(look.blocks.rows_plans)
+    place, is_replicated = aggregation.place(direction), bool(aggregation.blocks.rows_plans)
     if is_replicated and direction == "backward":
         # The rounds overwrite their rows, and this gradient belongs to autograd.
         x = x.clone()
-        look.schedule.run(RowSum(look, direction, x), place)
-    step = BlockSum(look, direction, x, rows_to_send)
-    look.schedule.run(step, place)
+        aggregation.schedule.run(RowSum(aggregation, direction, x), place)
+    step = BlockSum(aggregation, direction, x, rows_to_send)
+    aggregation.schedule.run(step, place)
     if is_replicated and direction == "forward":
-        look.schedule.run(RowSum(look, direction, step.out), place)
+        aggregation.schedule.run(RowSum(aggregation, direction, step.out), place)
     return step.out
 
 
-def _forward(look: BlockAggregation, x: Tensor, rows_to_send: Tensor | None) -> Tensor:
+def _forward(aggregation: BlockAggregation, x: Tensor, rows_to_send: Tensor | None) -> Tensor:
     """Return ``A x``; sums of static rows are cached."""
-    layer = look.context.layer
-    if look.keeps and layer in look.blocks.sums:
+    layer = aggregation.context.layer
+    if aggregation.keeps and layer in aggregation.blocks.sums:
         # Cloned, because the caller may modify its result in place.
-        return look.blocks.sums[layer].clone()
-    sums = summed(look, "forward", x, rows_to_send)
-    if look.keeps:
-        look.blocks.sums[layer] = sums.clone()
+        return aggregation.blocks.sums[layer].clone()
+    sums = summed(aggregation, "forward", x, rows_to_send)
+    if aggregation.keeps:
+        aggregation.blocks.sums[layer] = sums.clone()
     return sums
 
 
@@ -156,13 +160,13 @@ class Aggregate(torch.autograd.Function):
     """Compute ``A x`` by the schedule of the aggregation."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, before: Tensor | None, look: BlockAggregation) -> Tensor:
-        ctx.look = look
-        return _forward(look, x, before)
+    def forward(ctx: Any, x: Tensor, before: Tensor | None, aggregation: BlockAggregation) -> Tensor:
+        ctx.aggregation = aggregation
+        return _forward(aggregation, x, before)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return summed(ctx.look, "backward", gradients[0].contiguous()), None, None
+        return summed(ctx.aggregation, "backward", gradients[0].contiguous()), None, None
 
 
 class Convolve(torch.autograd.Function):
@@ -176,28 +180,30 @@ class Convolve(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         self_weight: Tensor | None,
-        look: BlockAggregation,
+        aggregation: BlockAggregation,
     ) -> Tensor:
-        products, ctx.look = look.products, look
-        sums = _forward(look, x, before)  # (N, D)
+        products, ctx.aggregation = aggregation.products, aggregation
+        sums = _forward(aggregation, x, before)  # (N, D)
         y = products.addmm(bias, products.operand(sums), products.operand(weight))  # (N, D) -> (N, O)
         if self_weight is not None:
             y = products.addmm(y, products.operand(x), products.operand(self_weight), out=y)
         self_operand = None if self_weight is None else products.operand(self_weight)
         # Sums are not saved: dW = X^T (A^T dY) needs only this worker's rows.
-        save_operands(ctx, products.operand(x), products.operand(weight), self_operand, sums if look.keeps else None)
+        save_operands(
+            ctx, products.operand(x), products.operand(weight), self_operand, sums if aggregation.keeps else None
+        )
         return y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        look: BlockAggregation = ctx.look
-        products, gradient = look.products, gradients[0].contiguous()
+        aggregation: BlockAggregation = ctx.aggregation
+        products, gradient = aggregation.products, gradients[0].contiguous()
         x, weight, self_weight, sums = saved_operands(ctx)
         y_gradient = products.operand(gradient)
         self_gradient = None if self_weight is None else products.mm(x, y_gradient, transposed="a")
         if sums is not None:  # static input: its cached sums give dW without an exchange, and it needs no gradient
             return None, None, products.mm(sums, y_gradient, transposed="a"), gradient.sum(0), self_gradient, None
-        returned_gradient = summed(look, "backward", gradient)  # A^T dY, (N, O)
+        returned_gradient = summed(aggregation, "backward", gradient)  # A^T dY, (N, O)
         operand = products.operand(returned_gradient)
         weight_gradient = products.mm(x, operand, transposed="a")  # X^T (A^T dY), (D, O)
         if not ctx.needs_input_grad[0]:

@@ -41,10 +41,10 @@ class Halo(ExchangePart):
     takes_turns: ClassVar[bool] = True
     """True: an aggregation is a sum over the owners of the neighbours."""
 
-    def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
+    def volumes(self, call: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return the volume of an aggregation: halo rows forward and, if rows need a gradient, backward."""
-        backward_volumes = [("backward", sizes.copies, look.columns)] if look.needs_gradient else []
-        return [("forward", sizes.copies, look.columns), *backward_volumes]
+        backward_volumes = [("backward", sizes.copies, call.columns)] if call.needs_gradient else []
+        return [("forward", sizes.copies, call.columns), *backward_volumes]
 
     def join(
         self,

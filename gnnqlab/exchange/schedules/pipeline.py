@@ -60,11 +60,11 @@ class Pipelined(Schedule):
     def build(self) -> Pipeline:
         return Pipeline({"forward": self.feature_smoothing, "backward": self.gradient_smoothing})
 
-    def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
+    def exposed_seconds(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
         """Return the transfer time that exceeds the computation of a whole epoch.
 
         Example:
-            >>> Pipelined().exposed([3.0, 1.0], [2.0, 2.0], 3.5)
+            >>> Pipelined().exposed_seconds([3.0, 1.0], [2.0, 2.0], 3.5)
             0.5
         """
         # A transfer has the whole next epoch, so only the sums of both count, not single exchanges.
@@ -96,15 +96,15 @@ class AdaptivePipeline(Schedule):
         """Assumption of forecasts, as text."""
         return f"fresh rows in 1 epoch of {self.bound + 1}, the minimum"
 
-    def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
+    def exposed_seconds(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
         """Return the mean over ``bound`` stale epochs and a fresh one; more fresh epochs hide less.
 
         Example:
-            >>> AdaptivePipeline(bound=1).exposed([3.0, 1.0], [2.0, 2.0], 3.5)
+            >>> AdaptivePipeline(bound=1).exposed_seconds([3.0, 1.0], [2.0, 2.0], 3.5)
             0.75
         """
-        stale_time = Pipelined().exposed(under_way, beside, computing)
-        fresh_time = Overlapped().exposed(under_way, beside, computing)
+        stale_time = Pipelined().exposed_seconds(under_way, beside, computing)
+        fresh_time = Overlapped().exposed_seconds(under_way, beside, computing)
         return (self.bound * stale_time + fresh_time) / (self.bound + 1)
 
 

@@ -90,6 +90,7 @@ class Schedule(AxisPart, ABC):
     """Base class of the parts of this axis."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("build",),)
+    renamed: ClassVar[dict[str, str]] = {"exposed": "exposed_seconds"}
     lag: ClassVar[int] = 0
     """Maximum staleness of rows in epochs; read by ``System`` and exchanges."""
     computes_after: ClassVar[bool] = False
@@ -111,14 +112,14 @@ class Schedule(AxisPart, ABC):
 
     @property
     def assumes(self) -> str:
-        """Assumption of :meth:`exposed`, as text, or an empty string; read by forecasts."""
+        """Assumption of :meth:`exposed_seconds`, as text, or an empty string; read by forecasts."""
         return ""
 
     @abstractmethod
     def build(self) -> Runner:
         """Create the runner of one worker."""
 
-    def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
+    def exposed_seconds(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
         """Return the seconds of an epoch's transfers that are not hidden behind computation; forecasts call it.
 
         Args:
@@ -126,7 +127,7 @@ class Schedule(AxisPart, ABC):
             beside: seconds of each exchange's products that need no received rows.
             computing: seconds of the whole epoch in which the link is free.
         """
-        raise not_predicted("schedule", self, "exposed")
+        raise not_predicted("schedule", self, "exposed_seconds")
 
 
 def runner_of(schedule: Schedule) -> Runner:
@@ -167,11 +168,11 @@ class Synchronous(_Stateless):
                 step.independent()
             step.dependent(round_)
 
-    def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
+    def exposed_seconds(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
         """Return all transfer time: nothing is computed while rows are in flight.
 
         Example:
-            >>> Synchronous().exposed([3.0, 1.0], [2.0, 2.0], 10.0)
+            >>> Synchronous().exposed_seconds([3.0, 1.0], [2.0, 2.0], 10.0)
             4.0
         """
         return sum(under_way)
@@ -200,11 +201,11 @@ class Overlapped(_Stateless):
             if has_next_round and step.chained:  # only now are the rows to send computed
                 pending_rows = step.post(round_ + 1)
 
-    def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
+    def exposed_seconds(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
         """Return the transfer time that exceeds the products of the same exchange.
 
         Example:
-            >>> Overlapped().exposed([3.0, 1.0], [2.0, 2.0], 10.0)
+            >>> Overlapped().exposed_seconds([3.0, 1.0], [2.0, 2.0], 10.0)
             1.0
         """
         # Each transfer hides behind the products of its own exchange, up to their length.

@@ -78,12 +78,12 @@ class Sequential(Schedule, Runner):
         """Assumption of forecasts, as text."""
         return "" if self.depth == 0 else "products with remote rows hide no transfers"
 
-    def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
+    def exposed_seconds(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
         """Return all transfer time without prefetching, else the part that exceeds the products of the exchange.
 
         Example:
-            >>> Sequential(depth=0).exposed([3.0], [2.0], 10.0), Sequential(depth=1).exposed([3.0], [2.0], 10.0)
-            (3.0, 1.0)
+            >>> [Sequential(depth=depth).exposed_seconds([3.0], [2.0], 10.0) for depth in (0, 1)]
+            [3.0, 1.0]
         """
         schedule = Synchronous() if self.depth == 0 else Overlapped()
-        return schedule.exposed(under_way, beside, computing)
+        return schedule.exposed_seconds(under_way, beside, computing)

@@ -144,13 +144,13 @@ class RowGather:
             places[remote_indices] = self._firsts[peer] + positions
         return places
 
-    def __call__(self, rows: Tensor, shared: Tensor, look: AggregationContext) -> GatheredRows:
+    def __call__(self, rows: Tensor, shared: Tensor, context: AggregationContext) -> GatheredRows:
         """Gather remote rows; collective over all workers.
 
         Args:
             rows: rows of this worker's nodes, float32 ``(N, D)``.
             shared: distinct nodes whose rows all workers need in this pass, int64 ``(M,)``, equal on all workers.
-            look: context with epoch and layer; evaluation is not counted.
+            context: epoch, layer and direction of use; evaluation is not counted.
 
         Raises:
             NonFiniteMessage: if a row to send holds NaN or Inf.
@@ -159,17 +159,17 @@ class RowGather:
         if not self._peers:
             return GatheredRows(rows, plan.places)
         # Evaluation, or a codec that does not round: one float32 message in place of two.
-        messages = plan.rounded if self._rounds and look.training else plan.exact
-        return GatheredRows(_Fetch.apply(rows, self, look, messages, plan.num_rows), plan.places)
+        messages = plan.rounded if self._rounds and context.training else plan.exact
+        return GatheredRows(_Fetch.apply(rows, self, context, messages, plan.num_rows), plan.places)
 
-    def channel(self, look: AggregationContext, direction: str, messages: _Messages) -> Channel:
+    def channel(self, context: AggregationContext, direction: str, messages: _Messages) -> Channel:
         """Return the channel of a pass and direction; that of evaluation sends float32 and is not counted."""
         assert self._wires is not None
-        place = ExchangeKey(look.layer, direction, messages.round)
-        key = place, look.training
+        place = ExchangeKey(context.layer, direction, messages.round)
+        key = place, context.training
         if key not in self._channels:
-            make = self._wires.channel if look.training else self._wires.exact_channel
-            phases = partial(self._timeline, place=place) if look.training else self._timeline
+            make = self._wires.channel if context.training else self._wires.exact_channel
+            phases = partial(self._timeline, place=place) if context.training else self._timeline
             plan = messages.forward if direction == "forward" else messages.backward
             self._channels[key] = make(place, plan, phases=phases, buffers=self._buffers[messages.round])
         return self._channels[key]
@@ -239,15 +239,17 @@ class _Fetch(torch.autograd.Function):
         ctx: Any,
         rows: Tensor,
         fetch: RowGather,
-        look: AggregationContext,
+        context: AggregationContext,
         messages: tuple[_Messages, ...],
         num_rows: int,
     ) -> Tensor:
-        ctx.fetch, ctx.look, ctx.messages, ctx.num_owned = fetch, look, messages, rows.shape[0]
+        ctx.fetch, ctx.context, ctx.messages, ctx.num_owned = fetch, context, messages, rows.shape[0]
         rows = rows.contiguous()
         out = rows.new_empty(num_rows, rows.shape[1])  # (N + F, D)
         pending_rows = [
-            fetch.channel(look, "forward", plans).post(rows, out[rows.shape[0] :], epoch=look.epoch, plan=plans.forward)
+            fetch.channel(context, "forward", plans).post(
+                rows, out[rows.shape[0] :], epoch=context.epoch, plan=plans.forward
+            )
             for plans in messages
         ]
         out[: rows.shape[0]] = rows  # copied while messages are in flight
@@ -257,13 +259,13 @@ class _Fetch(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, look = gradients[0], ctx.look
+        gradient, context = gradients[0], ctx.context
         # The gradient belongs to autograd; received gradients are added to a copy.
         own_gradient = gradient[: ctx.num_owned].clone()  # (N + F, D) -> (N, D)
         remote_gradient = gradient[ctx.num_owned :].contiguous()  # (F, D)
         pending_rows = [
-            ctx.fetch.channel(look, "backward", plans).post(
-                remote_gradient, own_gradient, epoch=look.epoch, plan=plans.backward
+            ctx.fetch.channel(context, "backward", plans).post(
+                remote_gradient, own_gradient, epoch=context.epoch, plan=plans.backward
             )
             for plans in ctx.messages
         ]

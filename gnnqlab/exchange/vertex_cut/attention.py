@@ -66,14 +66,16 @@ def joined(
 class _Forward(Synchronised):
     """Forward step; its rows hold sums and logarithms of denominators side by side, ``(R, K F + K)``."""
 
-    def __init__(self, look: MirrorAggregation, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
+    def __init__(
+        self, aggregation: MirrorAggregation, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float
+    ) -> None:
         heads, features = z.shape[1:]
         self.wide = heads * features
-        super().__init__(look, "forward", z.new_empty(z.shape[0], self.wide + heads))
+        super().__init__(aggregation, "forward", z.new_empty(z.shape[0], self.wide + heads))
         self.z, self.slope = z, slope
         halves = ((z * vector).sum(-1) for vector in (a_source, a_target))  # (R, K, F) -> (R, K)
-        self.source, self.target = (rounded(look.products, each) for each in halves)
-        self.filled = look.adjacency.indptr.diff() > 0  # (R,) bool
+        self.source, self.target = (rounded(aggregation.products, each) for each in halves)
+        self.filled = aggregation.adjacency.indptr.diff() > 0  # (R,) bool
 
     @property
     def out(self) -> Tensor:
@@ -84,36 +86,36 @@ class _Forward(Synchronised):
         return self.rows[:, self.wide :]
 
     def prepare(self) -> None:
-        with self.look.part("marginal", "forward"):
+        with self.aggregation.part("marginal", "forward"):
             # Replicated rows first, because their parts are sent to masters.
-            self._attend(self.look.mirrors.num_central, self.look.mirrors.num_rows)
+            self._attend(self.aggregation.mirrors.num_central, self.aggregation.mirrors.num_rows)
 
     def independent(self) -> None:
-        with self.look.part("central", "forward"):
-            self._attend(0, self.look.mirrors.num_central)
+        with self.aggregation.part("central", "forward"):
+            self._attend(0, self.aggregation.mirrors.num_central)
 
     def post(self, round: int) -> PendingRows:
-        leg = self.look.mirrors.legs[round]
+        leg = self.aggregation.mirrors.legs[round]
         if not leg.gathers:
             return super().post(round)
         assert leg.joins is not None and leg.side_by_side is not None
         # Received parts must not be added, as sums would be: each is weighted by its own denominator.
-        place = self.look.place(self.direction, round)
-        channel = self.look.mirrors.channel(place, leg.side_by_side, exact=not self.look.context.training)
+        place = self.aggregation.place(self.direction, round)
+        channel = self.aggregation.mirrors.channel(place, leg.side_by_side, exact=not self.aggregation.context.training)
         self.parts = self.rows.new_empty(leg.joins.numel(), self.rows.shape[1])  # (B, K F + K)
-        return channel.post(self.rows, self.parts, epoch=self.look.context.epoch)
+        return channel.post(self.rows, self.parts, epoch=self.aggregation.context.epoch)
 
     def dependent(self, round: int) -> None:
         super().dependent(round)
-        leg = self.look.mirrors.legs[round]
+        leg = self.aggregation.mirrors.legs[round]
         if leg.gathers:
-            with self.look.part("marginal", "forward", round):
+            with self.aggregation.part("marginal", "forward", round):
                 self._join(leg)
 
     def _attend(self, first: int, last: int) -> None:
-        products, rows = self.look.products, slice(first, last)
+        products, rows = self.aggregation.products, slice(first, last)
         out, stats = products.attend_rows(
-            self.look.adjacency,
+            self.aggregation.adjacency,
             products.operand(self.z),
             self.source,
             self.target,
@@ -138,9 +140,11 @@ class _Forward(Synchronised):
 class _Backward(Synchronised):
     """Backward step: add the gradients of all copies, then differentiate the attention of local edges."""
 
-    def __init__(self, look: MirrorAggregation, slope: float, operands: tuple[Operand, ...], gradient: Tensor) -> None:
+    def __init__(
+        self, aggregation: MirrorAggregation, slope: float, operands: tuple[Operand, ...], gradient: Tensor
+    ) -> None:
         # Cloned, because the rounds overwrite it with totals.
-        super().__init__(look, "backward", gradient.flatten(1).clone(memory_format=torch.contiguous_format))
+        super().__init__(aggregation, "backward", gradient.flatten(1).clone(memory_format=torch.contiguous_format))
         self.slope = slope
         self.z, self.a_source, self.a_target, self.source, self.target, self.summed, self.logs = operands
 
@@ -151,8 +155,8 @@ class _Backward(Synchronised):
         pass
 
     def whole(self) -> None:
-        products, adjacency = self.look.products, self.look.adjacency
-        with self.look.part("marginal", "backward", self.look.last):
+        products, adjacency = self.aggregation.products, self.aggregation.adjacency
+        with self.aggregation.part("marginal", "backward", self.aggregation.last):
             gradient = products.operand(self.rows.unflatten(1, self.summed.shape[1:]))
             stats = torch.stack((self.logs, torch.ones_like(self.logs)), 1)  # a = exp(e - l) * 1
             rows = pack_rows(self.target, stats, products.dense(gradient), products.dense(self.summed))  # (R, 4, K)
@@ -176,18 +180,18 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, look: MirrorAggregation, slope: float
+        ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, aggregation: MirrorAggregation, slope: float
     ) -> Tensor:
-        step = _Forward(look, z, a_source, a_target, slope)
-        look.schedule.run(step, look.place("forward"))
-        ctx.look, ctx.slope = look, slope
-        out, logs, products = step.out.contiguous(), step.logs.contiguous(), look.products
+        step = _Forward(aggregation, z, a_source, a_target, slope)
+        aggregation.schedule.run(step, aggregation.place("forward"))
+        ctx.aggregation, ctx.slope = aggregation, slope
+        out, logs, products = step.out.contiguous(), step.logs.contiguous(), aggregation.products
         rows = products.saved(products.operand(z)), a_source, a_target, step.source, step.target
         save_operands(ctx, *rows, products.saved(out), logs)
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = _Backward(ctx.look, ctx.slope, saved_operands(ctx), gradients[0])
-        ctx.look.schedule.run(step, ctx.look.place("backward"))
+        step = _Backward(ctx.aggregation, ctx.slope, saved_operands(ctx), gradients[0])
+        ctx.aggregation.schedule.run(step, ctx.aggregation.place("backward"))
         return step.out, *step.vector_gradients, None, None

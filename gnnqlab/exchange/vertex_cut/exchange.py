@@ -94,11 +94,11 @@ class Replicas(ExchangePart):
                 return f"bits {kind} need halo rows, got partial sums; choose bits Fixed() or UniformRandom()"
         return ""
 
-    def moved(self, look: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
+    def volumes(self, call: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return the volume of an aggregation: partial sums and totals of mirrors; for attention, K more columns."""
         # Each mirror sends a partial sum and receives a total; attention adds K logarithms to both, forward.
-        backward_volumes = [("backward", 2 * sizes.copies, look.columns)] if look.needs_gradient else []
-        return [("forward", 2 * sizes.copies, look.columns + look.heads), *backward_volumes]
+        backward_volumes = [("backward", 2 * sizes.copies, call.columns)] if call.needs_gradient else []
+        return [("forward", 2 * sizes.copies, call.columns + call.heads), *backward_volumes]
 
     def join(
         self,
@@ -151,7 +151,7 @@ class ReplicaExchange(WorkerExchange):
         """
         if context.training:
             self.adjacencies[context.layer] = adjacency
-        result: Tensor = Aggregate.apply(context.own(x), self._look(adjacency, context))
+        result: Tensor = Aggregate.apply(context.own(x), self._aggregation(adjacency, context))
         return result
 
     def convolve(
@@ -164,10 +164,10 @@ class ReplicaExchange(WorkerExchange):
         context: AggregationContext,
     ) -> Tensor:
         """Return ``aggregate(x) weight + x self_weight + bias``, float32 ``(R, O)``; products act on totals."""
-        look = self._look(adjacency, context)
+        aggregation = self._aggregation(adjacency, context)
         # Totals received by mirrors were rounded by the codec, and are multiplied next.
-        if context.training and not look.keeps and self.mirrors.wires.rounds("forward"):
-            look.products.note_requantized(self.mirrors.num_mirrors * x.shape[1])
+        if context.training and not aggregation.keeps and self.mirrors.wires.rounds("forward"):
+            aggregation.products.note_requantized(self.mirrors.num_mirrors * x.shape[1])
         return convolve_in_steps(self, adjacency, x, weight, bias, self_weight, context)
 
     def attend(
@@ -188,7 +188,7 @@ class ReplicaExchange(WorkerExchange):
             a_source, a_target: the two halves of the attention vector, ``(K, F)``.
             slope: negative slope of the leaky ReLU.
         """
-        result: Tensor = Attend.apply(z, a_source, a_target, self._look(adjacency, context), slope)
+        result: Tensor = Attend.apply(z, a_source, a_target, self._aggregation(adjacency, context), slope)
         return result
 
     def extend(self, x: Tensor, context: AggregationContext) -> Tensor:
@@ -202,7 +202,7 @@ class ReplicaExchange(WorkerExchange):
             "aggregate or attend, or choose exchange Halo()"
         )
 
-    def _look(self, adjacency: Adjacency, context: AggregationContext) -> MirrorAggregation:
+    def _aggregation(self, adjacency: Adjacency, context: AggregationContext) -> MirrorAggregation:
         return MirrorAggregation(
             self.mirrors,
             adjacency,

@@ -22,20 +22,20 @@ class Synchronised:
     """Base class of steps whose rounds replace the partial sums of all copies of a node by their total.
 
     Args:
-        look: arguments of the aggregation.
+        aggregation: arguments of the aggregation.
         direction: ``forward`` or ``backward``.
         rows: partial sums of the copies ``(R, D)``, overwritten with the totals.
     """
 
     chained = True
 
-    def __init__(self, look: MirrorAggregation, direction: str, rows: Tensor) -> None:
-        self.look, self.direction, self.rows = look, direction, rows
-        self.rounds = len(look.mirrors.legs)
+    def __init__(self, aggregation: MirrorAggregation, direction: str, rows: Tensor) -> None:
+        self.aggregation, self.direction, self.rows = aggregation, direction, rows
+        self.rounds = len(aggregation.mirrors.legs)
 
     def post(self, round: int) -> PendingRows:
-        gathers = self.look.mirrors.legs[round].gathers
-        return (self.look.gather if gathers else self.look.scatter)(self.direction, self.rows, round)
+        gathers = self.aggregation.mirrors.legs[round].gathers
+        return (self.aggregation.gather if gathers else self.aggregation.scatter)(self.direction, self.rows, round)
 
     def wait(self, round: int, pending: PendingRows) -> None:
         pending.wait()
@@ -44,7 +44,7 @@ class Synchronised:
     def dependent(self, round: int) -> None:
         self._pending.decode()
         # Earlier rounds leave partial sums in the rows.
-        if round == self.look.last:
+        if round == self.aggregation.last:
             self.whole()
 
     def whole(self) -> None:
@@ -54,30 +54,34 @@ class Synchronised:
 class SumForward(Synchronised):
     """Forward step ``y = S A x``."""
 
-    def __init__(self, look: MirrorAggregation, x: Tensor) -> None:
+    def __init__(self, aggregation: MirrorAggregation, x: Tensor) -> None:
         # Accumulate bfloat16 rows in float32.
         sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype
-        super().__init__(look, "forward", x.new_empty(look.mirrors.num_rows, x.shape[1], dtype=sums))  # (R, D)
+        super().__init__(
+            aggregation, "forward", x.new_empty(aggregation.mirrors.num_rows, x.shape[1], dtype=sums)
+        )  # (R, D)
         self.x = x
 
     def prepare(self) -> None:
-        with self.look.part("marginal", "forward"):  # replicated rows, whose partial sums are sent first
-            self._sum(self.look.mirrors.num_central, self.look.mirrors.num_rows)
+        with self.aggregation.part("marginal", "forward"):  # replicated rows, whose partial sums are sent first
+            self._sum(self.aggregation.mirrors.num_central, self.aggregation.mirrors.num_rows)
 
     def independent(self) -> None:
-        with self.look.part("central", "forward"):
-            self._sum(0, self.look.mirrors.num_central)
+        with self.aggregation.part("central", "forward"):
+            self._sum(0, self.aggregation.mirrors.num_central)
 
     def _sum(self, first: int, last: int) -> None:
-        products = self.look.products
-        products.spmm(self.look.adjacency, products.operand(self.x), rows=(first, last), out=self.rows[first:last])
+        products = self.aggregation.products
+        products.spmm(
+            self.aggregation.adjacency, products.operand(self.x), rows=(first, last), out=self.rows[first:last]
+        )
 
 
 class SumBackward(Synchronised):
     """Backward step ``dx = A^T S dy``."""
 
-    def __init__(self, look: MirrorAggregation, gradient: Tensor) -> None:
-        super().__init__(look, "backward", gradient)
+    def __init__(self, aggregation: MirrorAggregation, gradient: Tensor) -> None:
+        super().__init__(aggregation, "backward", gradient)
         self.out = torch.empty_like(gradient)  # (R, D)
 
     def prepare(self) -> None:
@@ -87,29 +91,29 @@ class SumBackward(Synchronised):
         pass
 
     def whole(self) -> None:
-        products = self.look.products
-        with self.look.part("marginal", "backward", self.look.last):
+        products = self.aggregation.products
+        with self.aggregation.part("marginal", "backward", self.aggregation.last):
             # dx = A^T (S dy): the transpose needs the totals of all local rows.
-            products.spmm(self.look.adjacency, products.operand(self.rows), transposed=True, out=self.out)
+            products.spmm(self.aggregation.adjacency, products.operand(self.rows), transposed=True, out=self.out)
 
 
 class Aggregate(torch.autograd.Function):
     """Compute ``S A x`` by the schedule of the aggregation."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, look: MirrorAggregation) -> Tensor:
-        ctx.look, layer = look, look.context.layer
-        if look.keeps and layer in look.mirrors.totals:  # cloned, so that callers cannot modify the cache
-            return look.mirrors.totals[layer].clone()
-        step = SumForward(look, x)
-        look.schedule.run(step, look.place("forward"))
-        if look.keeps:
-            look.mirrors.totals[layer] = step.rows.clone()
+    def forward(ctx: Any, x: Tensor, aggregation: MirrorAggregation) -> Tensor:
+        ctx.aggregation, layer = aggregation, aggregation.context.layer
+        if aggregation.keeps and layer in aggregation.mirrors.totals:  # cloned, so that callers cannot modify the cache
+            return aggregation.mirrors.totals[layer].clone()
+        step = SumForward(aggregation, x)
+        aggregation.schedule.run(step, aggregation.place("forward"))
+        if aggregation.keeps:
+            aggregation.mirrors.totals[layer] = step.rows.clone()
         return step.rows
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         # Cloned because the rounds overwrite it with totals.
-        step = SumBackward(ctx.look, gradients[0].clone(memory_format=torch.contiguous_format))
-        ctx.look.schedule.run(step, ctx.look.place("backward"))
+        step = SumBackward(ctx.aggregation, gradients[0].clone(memory_format=torch.contiguous_format))
+        ctx.aggregation.schedule.run(step, ctx.aggregation.place("backward"))
         return step.out, None

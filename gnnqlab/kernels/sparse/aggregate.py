@@ -61,17 +61,18 @@ def spmm(
     out: Tensor | None = None,
     accumulate: bool = False,
 ) -> Tensor:
-    """Sum each row's neighbours: ``out[i] = sum_e w_e * column(indices_e)``; no gradient is recorded.
+    """Sum each row's neighbours; no gradient is recorded.
 
-    Every row is summed by one thread in the order of its edges, so the result does not depend on the number of
-    threads.
+    ``out[i] = sum over edges e of row i of w_e s[indices_e]``, where s holds the rows of ``x``, then those of ``halo``.
+    Every row is summed by one thread in the order of its edges, so the result does not depend on the number of threads.
 
     Args:
         adj: the matrix.
         x: rows of the columns ``0..N-1``, ``(N, D)`` float32, bfloat16, ``QuantizedRows`` or ``PairedRows`` (sums are
             float32 for all four; float64 only in the reference). A row's stride may exceed D. Packed rows are unpacked
             in registers; sums are bit-identical to those of unpacked codes.
-        halo: rows of the columns ``N..``, like ``x``. Without it the computed rows must not use such columns.
+        halo: rows of the columns ``N..``, like ``x``. Without it the computed rows must not use such columns, which
+            is not checked: it would cost as much as the sums of a narrow matrix.
         rows: ``(start, stop)``; only these rows of the matrix are computed.
         transposed: True to use the transpose (``adj.transposed``, built at the first use).
         out: ``(stop - start, D)``, written and returned; allocated by default.
@@ -115,6 +116,8 @@ def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
         [[1.0], [1.0]]
     """
     _check_sources(adj, _source(x), None)
+    if x.shape[0] != adj.num_columns:
+        raise ValueError(f"x must have {adj.num_columns} rows, one per column, got {describe(x)}")
     if not torch.compiler.is_compiling():
         return _EagerAggregate.apply(x, adj)
     # Built before tracing, and only if a gradient needs it.
@@ -251,7 +254,7 @@ def _check_sources(matrix: Adjacency, source: _Source, halo_source: _Source | No
     if x.dtype == torch.int8 and scales is None:
         raise ValueError("int8 rows need their scales, got a bare int8 tensor; pass QuantizedRows(codes, scales)")
     if x.dim() != 2 or x.dtype not in dtypes:
-        raise ValueError(f"x must be float32, bfloat16 or rows of codes of shape (N, D), got {describe(x)}")
+        raise ValueError(f"x must be float32, bfloat16, float64 or rows of codes, of shape (N, D), got {describe(x)}")
     if x.device != matrix.device:
         raise ValueError(f"x must be on the adjacency's device, {matrix.device}, got {x.device}; use adj.to(x.device)")
     if halo_source is None:

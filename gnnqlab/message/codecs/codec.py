@@ -84,7 +84,10 @@ class Float32(Codec):
             out.index_copy_(0, rows, payload_nD)
 
     def receive_view(self, out: Tensor) -> Tensor | None:
-        return out.view(torch.uint8).flatten() if out.is_contiguous() else None
+        # A subclass with its own decode() must get the bytes that were sent, not rows.
+        if type(self).decode is not Float32.decode or not out.is_contiguous():
+            return None
+        return out.view(torch.uint8).flatten()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,9 +40,9 @@ def gcnii(settings: GCNIISettings, in_features: int, num_classes: int, seed: int
 class GCNII(nn.Module):
     """``H^l = ReLU(((1 - α) P H^(l-1) + α H^0) ((1 - θ_l) I + θ_l W^l))``, ``θ_l = ln(λ/l + 1)``, l = 1..L.
 
-    ``H^0 = ReLU(X W_0 + b_0)``, and the last layer is followed by a projection to the classes; the settings may replace
-    ReLU. Agrees with ``dgl.nn.GCN2Conv`` without bias; weights are initialized as in the authors' code, uniform within
-    1/sqrt(width).
+    ``H^0 = ReLU(X W_0 + b_0)``, and the last layer is followed by a projection to the classes. Settings may replace
+    ReLU, add LayerNorm before it, and apply dropout after it, to the input of each layer. Agrees with
+    ``dgl.nn.GCN2Conv`` without bias; weights are initialized as in the authors' code, uniform within 1/sqrt(width).
     """
 
     takes_sparse_input = True
@@ -69,16 +69,18 @@ class GCNII(nn.Module):
         self.activation = settings.activation or "relu"
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
+        """Compute the logits ``(N, C)`` of input features ``(N, F)``; g runs the operations that use other nodes."""
         options: dict[str, Any] = {"activation": self.activation, "dropout": self.dropout}
-        # H^0 is without dropout, the input of the first layer has it.
+        # Two results: H^0 without dropout, to which every layer returns, and the first layer's input with it.
         h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), **options)
         h0 = to_float32(h0)  # every layer adds to its gradient, which is accumulated in float32
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
             # One name for all intermediate rows, so that each assignment frees the rows before it.
             h = g.aggregate(h, alpha="symmetric", dropout=g.remaining_dropout(self.dropout))  # P H, symmetric P
-            h, h0 = g.residual(h, h0, self.initial_share)  # (1 - α) P H + α H^0
+            # (1 - α) P H + α H^0; h0 is returned unchanged, with a gradient that the layers accumulate in place.
+            h, h0 = g.residual(h, h0, self.initial_share)
             h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)  # H ((1 - θ) I + θ W)
-            # The receiver of an aggregated row may apply dropout; the projection after the last layer needs it here.
+            # If rows are aggregated next, their receivers may apply dropout; before the projection it is applied here.
             aggregated_next = index + 1 < len(self.weights)
             h = g.activate(h, norm_of(self.norms, index), aggregated_next=aggregated_next, **options)
         logits: Tensor = self.last(g, h, exact=True)  # (N, hidden) -> (N, C); logits in float32 products

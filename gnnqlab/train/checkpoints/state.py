@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +48,11 @@ def former_digest(config: RunConfig) -> str:
 
 def _digest(value: dict[str, Any]) -> str:
     # The recipe repeats the system's settings; a resumed run may use other hosts, devices or time limits.
-    del value["launch"], value["recipe"]
-    value["train"] = {
+    compared = {name: settings for name, settings in value.items() if name not in ("launch", "recipe")}
+    compared["train"] = {
         name: setting for name, setting in value["train"].items() if name not in ("epochs", "checkpoint_every")
     }
-    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=12).hexdigest()
+    return hashlib.blake2b(json.dumps(compared, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
 def cut_digest(shard: Shard) -> str:
@@ -76,8 +77,8 @@ def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if state.own is not None:
             per_row.append(name)
             own_tensors = (own_tensors or {}) | {f"{name}/{key}": tensor for key, tensor in state.own.items()}
-    if own_tensors is not None:
-        # Keys of `own_tensors` are unique over workers, so that the parts of all workers fit into one dictionary.
+    if own_tensors is not None:  # on all workers or on none, because all have the same callbacks
+        # Their keys name their worker, so that those of all workers fit into one dictionary.
         tensors |= _gather_on_rank0(own_tensors) if trainer.distributed else own_tensors
     return tensors, {"adaptives": facts, "of_rows": per_row}
 
@@ -128,7 +129,12 @@ def _gather_on_rank0(own_tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     # gather_object() takes a list on the receiver, and None elsewhere.
     parts: list[Any] | None = [None] * dist.get_world_size() if is_rank0 else None
     dist.gather_object(own_tensors, parts, dst=0)
-    return {name: tensor for part in parts or [] for name, tensor in sorted(part.items())}
+    named = [item for part in parts or [] for item in sorted(part.items(), key=itemgetter(0))]
+    if len(dict(named)) < len(named):
+        names = [name for name, _ in named]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"tensors of workers must have names of their own, got {repeated} from several workers")
+    return dict(named)
 
 
 class CheckpointManager:
@@ -196,13 +202,16 @@ class CheckpointManager:
         return ""
 
     def after(self, epoch: int, time_s: float) -> None:
-        """Take a checkpoint after an epoch if one is due or requested; on request, write the model too."""
+        """Take a checkpoint after an epoch if one is due or requested; on request, write the model too.
+
+        A run without ``checkpoint_every`` takes none, and writes the model only.
+        """
         is_requested, self._control.checkpoint_now = self._control.checkpoint_now, False
         # The request was broadcast, so all workers take this branch together: capture() is collective.
         if self._every > 0 and (is_requested or (epoch + 1) % self._every == 0 or epoch + 1 == self._epochs):
             self._take(epoch, time_s)
         if is_requested and self._rank == 0:
-            # The request is removed last: by then the checkpoint and the model are on disk.
+            # The request is removed last: by then checkpoint and model are on disk, or their failure is reported.
             self._report("checkpoint failed", self._files.finish())
             self._write_model(epoch)
             (self._folder / CHECKPOINT_NOW).unlink(missing_ok=True)

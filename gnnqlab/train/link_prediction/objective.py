@@ -141,15 +141,15 @@ class LinkObjective:
     def channels(self) -> Sequence[Channel]:
         return self._fetch.channels
 
-    def loss(self, rows: Tensor, look: AggregationContext | None = None) -> Tensor:
+    def loss(self, rows: Tensor, context: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss; shares add up to the loss."""
-        assert look is not None, "rows of other workers are those of an epoch"
+        assert context is not None, "rows of other workers are those of an epoch"
         links, task = self._train, self._task
         size = min(task.negative_pool, self._nodes)
-        pool = draw_pool(self._nodes, size, seed=self._seed, epoch=look.epoch)  # (M,), the same on every worker
+        pool = draw_pool(self._nodes, size, seed=self._seed, epoch=context.epoch)  # (M,), the same on every worker
         # Rows (N + F, D): own rows, ends of training links, and the pool.
-        gathered_rows = self._fetch(rows, pool, look)
-        places = self._negatives(pool, links, task.num_negatives, look.epoch, 0)  # (n, k)
+        gathered_rows = self._fetch(rows, pool, context)
+        places = self._negatives(pool, links, task.num_negatives, context.epoch, 0)  # (n, k)
         positive_scores = self._decoder(gathered_rows.rows, links.source_rows, links.target_rows)  # (n,)
         sources = links.source_rows.repeat_interleave(task.num_negatives)  # (n,) -> (n k,)
         negative_scores = self._decoder(gathered_rows.rows, sources, gathered_rows.shared[places.flatten()])  # (n k,)
@@ -158,10 +158,10 @@ class LinkObjective:
         total = functional.softplus(-positive_scores).sum() + functional.softplus(negative_scores).sum()
         return total / self._terms
 
-    def scores(self, rows: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
+    def scores(self, rows: Tensor, context: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return AUC and MRR over the links of all workers."""
-        assert look is not None, "rows of other workers are those of an epoch"
-        gathered_rows = self._eval_fetch(rows, self._fixed, look)
+        assert context is not None, "rows of other workers are those of an epoch"
+        gathered_rows = self._eval_fetch(rows, self._fixed, context)
         auc_scores: dict[str, float] = {}
         further_scores: dict[str, float] = {}
         for name, links in self._scored.items():

@@ -58,12 +58,12 @@ class NodeLabels(ABC):
     train_rows: Tensor
     global_train: int
 
-    def loss(self, logits: Tensor, look: AggregationContext | None = None) -> Tensor:
+    def loss(self, logits: Tensor, context: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss; shares add up to the loss."""
         # (N, C) -> (T, C) -> (); by the global count, or workers with few training nodes would weigh too much.
         return self._total(logits[self.train_rows], self.labels[self.train_rows]) / self.global_train
 
-    def scores(self, logits: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
+    def scores(self, logits: Tensor, context: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return global scores; counts are summed over workers before they are divided."""
         hits, misses = self._hits(logits, self.labels)  # (N, C) -> (N,), (N,)
         # (3, 2) int64: hits and misses of training, validation and test nodes.

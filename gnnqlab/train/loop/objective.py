@@ -41,16 +41,16 @@ class Objective(Protocol):
     def channels(self) -> Sequence[Channel]:
         """Channels that fetch rows of other workers in training passes; empty if none are needed."""
 
-    def loss(self, rows: Tensor, look: AggregationContext | None = None) -> Tensor:
+    def loss(self, rows: Tensor, context: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss, differentiable in ``rows``; shares add up to the loss.
 
         Args:
             rows: output of the last layer for this worker's nodes, float32 ``(N, C)``.
-            look: aggregation context after the model's last one, for rows fetched from other workers; not needed by
+            context: aggregation context after the model's last one, for rows fetched from others; not needed by
                 objectives without.
         """
 
-    def scores(self, rows: Tensor, look: AggregationContext | None = None, *, distributed: bool) -> Scores:
+    def scores(self, rows: Tensor, context: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return global scores, identical on all workers: counts are summed over workers before any division."""
 
     def train_counts(self, rows: Tensor) -> tuple[float, float]:

@@ -78,8 +78,8 @@ FAULTS = (
     Fault(
         name="gradients of blocks over the matrix in place of its transpose",
         file="exchange/broadcast/sums.py",
-        before="self._matrices = look.blocks.matrices(look.adjacency, direction)",
-        after='self._matrices = look.blocks.matrices(look.adjacency, "forward")',
+        before="self._matrices = aggregation.blocks.matrices(aggregation.adjacency, direction)",
+        after='self._matrices = aggregation.blocks.matrices(aggregation.adjacency, "forward")',
         test="exchange/test_broadcast.py::test_sums_and_gradients_are_those_of_the_dense_matrices",
         why="CAGNET would be right on undirected graphs alone, as the published code is",
     ),
@@ -94,8 +94,8 @@ FAULTS = (
     Fault(
         name="backward broadcasts counted at the width of the rows",
         file="exchange/broadcast/exchange.py",
-        before='backward_volumes = [("backward", rows, look.out)]',
-        after='backward_volumes = [("backward", rows, look.columns)]',
+        before='backward_volumes = [("backward", rows, call.out)]',
+        after='backward_volumes = [("backward", rows, call.columns)]',
         test="tune/test_predicted_volume.py::test_the_formula_of_cagnet_is_written_down",
         why="the formula of CAGNET's volume would be that of another order of products",
     ),
