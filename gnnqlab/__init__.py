@@ -84,7 +84,8 @@ _MODULES = {
     "testing": "gnnqlab.testing",
     "theory": "gnnqlab.theory",
 }
-"""Public module -> its full name. Eight are the axes with their parts; ``launch`` and ``partition`` are callable, too.
+"""Public module -> its full name. Eight hold the exchangeable parts of a system, one axis each; ``launch`` and
+``partition`` are callable, too.
 
 The two tables are the only list of public names; ``__init__.pyi`` has their types.
 """
@@ -107,7 +108,7 @@ _FORMER = {
     "Graph": ("to_dgl",),
     "partition.Parts": ("draw",),
 }
-"""Present place of public names -> names that were at the top until version 0.9."""
+"""Present module or class -> names that were at the top level until version 0.9."""
 
 __all__ = sorted(_HOMES | _MODULES)
 

@@ -1,5 +1,7 @@
 """SYLVIE's policy: a base bit-width that follows the loss, and more bits for important nodes (sections IV-A, V-A).
 
+The numbers of errata (SY-1, SY-2) are those of ``gq.errata()``.
+
 Every worker moves the base in the same way, from values that all workers share, so no bit-width is transmitted.
 """
 
@@ -25,9 +27,11 @@ __all__ = ["HALVES", "QUARTERS", "Orchestrated", "OrchestratedWidths", "Orchestr
 
 _WIDTHS = (1, 2, 4, 8)
 HALVES = (1 / 2, 3 / 4, 7 / 8)
-"""Half of the nodes get more bits than the base, a quarter more still: 2.5 bits on average on base 1, for uniform p."""
+"""Half of the nodes get more bits than the base, a quarter at least two steps more, an eighth three: 2.5 bits on
+average with base 1, if importance is spread evenly."""
 QUARTERS = (3 / 4, 15 / 16, 63 / 64)
-"""A quarter, a sixteenth, a 64th: 1.44 bits on average on base 1, about the 1.45 that SYLVIE's Table XII implies."""
+"""A quarter of the nodes get more bits than the base, a sixteenth two steps more, a 64th three: 1.44 bits on average
+with base 1, about the 1.45 that SYLVIE's Table XII implies."""
 
 
 @accepts_former_names
@@ -52,9 +56,9 @@ class Orchestrated(Bits):
     while the loss falls faster and faster, so that smooth training stays at the smallest bit-width."""
     thresholds: Annotated[tuple[float, ...], Range(0, 1)] = HALVES
     """Importance p in [0, 1], ascending, from which a node gets the first, second ... bit-width above the base; at
-    least one per bit-width above the smallest. Differs: the paper has a mask but no thresholds (erratum SY-2)."""
+    least one per bit-width above the smallest. The paper has a mask but no thresholds (erratum SY-2)."""
     by_node: bool = True
-    """True if important nodes get more bits; else all nodes get the base (SYLVIE's time-adaptive half)."""
+    """True if important nodes get more bits; otherwise all nodes get the base, which changes with the epochs only."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bit_widths", tuple(sorted(check_subset(_WIDTHS, self.bit_widths))))
@@ -75,7 +79,7 @@ class Orchestrated(Bits):
         return self.bit_widths
 
     def widens(self, earlier: float, rate: float) -> bool:
-        """Return True if Eq. 5 calls for a larger base (and for fresh rows), False if for a smaller one.
+        """Return True if Eq. 5 selects a larger base, False if a smaller one; ``AdaptivePipeline`` follows it too.
 
         Args:
             earlier: fall of the loss per second δ epochs ago, positive while it falls.
@@ -136,10 +140,10 @@ class _AtBase(BitPolicy):
 
 
 def by_importance(p: Tensor, base: int, bit_widths: tuple[int, ...], thresholds: tuple[float, ...] = HALVES) -> Tensor:
-    """Return the bit-width of each node: the base, or more bits from higher importance p on.
+    """Return the bit-width of each node: the base, or more bits for nodes whose importance p reaches thresholds.
 
-    With k bit-widths from the base on, node v gets the base below the first of k - 1 thresholds, the next bit-width
-    from there on, and so on. With ``HALVES`` the less important half gets the base, the next quarter the next one.
+    A node with ``p >= thresholds[i]`` for i of them gets the i-th bit-width above the base, up to the largest. With
+    ``HALVES`` the less important half gets the base, the next quarter the next bit-width.
 
     Differs: the paper names the candidates (base 1: 1, 2, 4, 8; base 8: 8 alone) but no thresholds.
 
@@ -195,7 +199,7 @@ class OrchestratedWidths(BitPolicy):
         return self.settings.choices
 
     def version(self, epoch: int) -> int:
-        """Return a number for the current settings and base; a base that returns gets the same number again."""
+        """Return a number for the current settings and base; equal settings and base have equal numbers."""
         return self._steered * len(_WIDTHS) + self.settings.bit_widths.index(self.base)
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:

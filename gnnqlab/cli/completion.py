@@ -32,7 +32,7 @@ def completion_script(shell: str, commands: Mapping[str, type[Any]]) -> str:
         raise RuntimeError("completion needs the library shtab, which is not installed; pip install shtab") from None
     top_parser = argparse.ArgumentParser(prog="gnnqlab")
     subparsers = top_parser.add_subparsers()
-    names = _names()
+    values = _values_by_option()
     for name, command in commands.items():
         parser, _ = parser_of(name, command)
         summary = (command.__doc__ or "").partition("\n")[0]
@@ -40,16 +40,16 @@ def completion_script(shell: str, commands: Mapping[str, type[Any]]) -> str:
         # argparse has no public list of actions.
         for action in subparser._actions:
             if action.dest == "name":
-                action.choices = names["bench"]  # the only positional argument called name is that of bench
-            elif action.dest in names:
-                action.choices = names[action.dest]
+                action.choices = values["bench"]  # the only positional argument called name is that of bench
+            elif action.dest in values:
+                action.choices = values[action.dest]
             elif action.metavar == "PATH":
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
     script: str = shtab.complete(top_parser, shell=shell)
     return script
 
 
-def _names() -> dict[str, list[str]]:
+def _values_by_option() -> dict[str, list[str]]:
     """Return the values of options with few choices."""
     from gnnqlab.cli.bench import benchmarks
     from gnnqlab.graph.sources import names
@@ -58,15 +58,15 @@ def _names() -> dict[str, list[str]]:
     from gnnqlab.systems.parts import PARTS
 
     try:
-        measurements = sorted(benchmarks("registry").BENCHES)
-    except ValueError:  # an installed package has the stored tables only
-        measurements = ["results"]
+        benches = sorted(benchmarks("registry").BENCHES)
+    except ValueError:  # an installed package has only the stored results of benchmarks
+        benches = ["results"]
     return {
         "system": sorted(SYSTEMS),
         "model": sorted(MODELS),
         "partition": sorted(PARTS["partition"]),
-        "bench": measurements,
-        # Without patterns such as sbm:N,C,D, which are no complete names.
+        "bench": benches,
+        # Without patterns such as sbm:N,C,D, which are not complete names.
         "graph": [str(row["name"]) for row in names() if ":" not in str(row["name"])],
         "shell": list(SHELLS),
     }

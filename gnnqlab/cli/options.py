@@ -32,7 +32,8 @@ class Options:
     graph: str = "digits"
     """Name or path of a graph; `gnnqlab graphs` lists the names."""
     model: str = "gcn"
-    """Model; `gnnqlab models` lists them. Your own one is module:function, its builder, importable from here."""
+    """Model; `gnnqlab models` lists them. For your own model give module:function, a function
+    that builds it, importable from here."""
     workers: int = 2
     """Number of partitions, one process each."""
     partition: str | None = None
@@ -49,17 +50,17 @@ class Options:
     """Further options by name, as text; their settings define the types."""
 
     def configure(self, system: str, **settings: Any) -> RunConfig:
-        """Return the configuration of one run of ``system``, with the settings of its recipe."""
+        """Return the configuration of one run of ``system``, with the settings of that system."""
         from gnnqlab.cli.sections import model_options, own_options, system_options
         from gnnqlab.systems.parts import partitioner_named
         from gnnqlab.systems.replaced import parts_in, replaced
         from gnnqlab.train.config.configure import configure
 
-        own_settings = [*own_options(), *model_options(self.model)]
-        recipes = {setting.option for setting in system_options(system)}
-        # Options of all models, except those that the recipe has too, which are settings of the recipe.
-        extras = [setting for setting in model_options() if setting.option not in recipes]
-        values = {**self._values(extras), **self._values(own_settings)}  # own options win over those of other models
+        run_settings = [*own_options(), *model_options(self.model)]
+        system_option_names = {setting.option for setting in system_options(system)}
+        # Options of other models are refused by `configure`; those that the system has too are the system's.
+        other_settings = [setting for setting in model_options() if setting.option not in system_option_names]
+        values = {**self._values(other_settings), **self._values(run_settings)}  # the chosen model's options win
         config = configure(
             self.graph,
             model=self.model,
@@ -81,7 +82,7 @@ class Options:
         return dataclasses.replace(config, system=replaced(config.system, parts)) if parts else config
 
     def recipe_settings(self, system: str) -> dict[str, Any]:
-        """Return the given settings of a system's recipe.
+        """Return the given settings of a system.
 
         Raises:
             ValueError: if an option belongs to other systems only.
@@ -95,7 +96,7 @@ class Options:
         return recipe_values
 
     def select_settings(self, system: str) -> dict[str, Any]:
-        """Return the given options that are settings of a system's recipe."""
+        """Return the given options that are settings of a system."""
         from gnnqlab.cli.sections import own_options, system_options
 
         common_options = {setting.option for setting in own_options()}

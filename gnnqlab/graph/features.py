@@ -24,14 +24,14 @@ class SparseRows:
     ``indices[indptr[v]:indptr[v + 1]]``, which are strictly ascending within a row.
 
     Args:
-        indptr: int64, shape ``(N + 1,)``, from 0 to nnz, never falling.
+        indptr: int64, shape ``(N + 1,)``, from 0 to nnz, non-decreasing.
         indices: int32, shape ``(nnz,)``, columns in ``[0, num_columns)``.
         values: float32, shape ``(nnz,)``, finite.
         num_columns: number of columns D.
 
     Raises:
-        TypeError, ValueError: when an array has the wrong type, shape or content; the text has
-            the rule, the first offending row and the way out.
+        TypeError, ValueError: if an array has the wrong type, shape or content; the message states the rule, the first
+            invalid row and a remedy.
 
     Example:
         >>> rows = SparseRows.from_dense(torch.tensor([[0.0, 2.0], [0.0, 0.0], [3.0, 0.0]]))
@@ -161,5 +161,5 @@ def _check(rows: SparseRows) -> None:
     check_csr("sparse features", rows.indptr, rows.indices, rows.num_columns, strict=True)  # no column twice in a row
     position = first_not_finite(rows.values)
     if position is not None:
-        row = int(torch.searchsorted(rows.indptr, position, right=True)) - 1  # right=True passes empty rows
+        row = int(torch.searchsorted(rows.indptr, position, right=True)) - 1  # right=True skips empty rows
         refuse_not_finite(row, int(rows.indices[position]), float(rows.values[position]))

@@ -25,9 +25,9 @@ __all__ = ["STARTER", "agent_command", "begin", "plain_torchrun", "worker_argume
 STARTER = "GNNQLAB_STARTER"
 """Environment variable: command prefix that starts the guard and so the run, for instance ``nice -n 10``."""
 _START_S = 300.0
-"""Limit for the guard's start: it creates the link before it writes ``guard.json``, and the machine may be busy."""
+"""Limit for the guard's start: it creates the emulated link before ``guard.json``, and the machine may be busy."""
 _GUARDS: dict[Path, subprocess.Popen[bytes]] = {}
-"""Guards of this process. They hold the pipe whose end ends the run, so they must outlive the handle of the run."""
+"""Guards of this process. A run ends when their pipe closes, so they must outlive the handle of the run."""
 
 
 def begin(
@@ -37,7 +37,7 @@ def begin(
     prepare: Callable[[Path], None] | None = None,
     fit: str = FIT,
 ) -> Run:
-    """Start the processes of a run whose link is already calibrated; return its handle.
+    """Start the processes of a run, whose emulated link, if any, is already calibrated; return its handle.
 
     The run ends when this process ends for any reason, unless ``config.launch.detach`` is true.
 
@@ -52,9 +52,9 @@ def begin(
     """
     if not sys.platform.startswith("linux"):
         raise RuntimeError(f"launching needs Linux (its /proc and parent-death signals), got {sys.platform}")
-    place = files.default_root() if root is None else Path(root).absolute()
+    parent = files.default_root() if root is None else Path(root).absolute()
     settings = config.to_json()
-    folder = _new_folder(place, config.system.name)
+    folder = _new_folder(parent, config.system.name)
     # All files that the guard and readers of the run need, before any process starts.
     files.write_json(folder / "config.json", settings)
     files.write_json(folder / "status.json", {"state": "starting", "epoch": -1, "errors": [], "time": time.time()})
@@ -148,7 +148,7 @@ def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
     while not (folder / "guard.json").exists():  # the guard writes it after the start of torchrun
         if guard.poll() is not None or time.monotonic() > deadline_s:
             cause = (
-                f"the guard of a run must start, got code {guard.poll()}: "
+                f"the guard of the run did not start (exit code {guard.poll()}): "
                 f"{files.tail(folder / 'logs' / 'guard.log') or 'no output'}"
             )
             guard.kill()

@@ -23,11 +23,11 @@ class AttentionConvolution(nn.Module):
 
     With edge features, ``y_v = sum over u of softmax_u(leaky(<a_t, z_v> + <a_s, z_u> + <a_e, e_uv W_e>)) z_u + b`` per
     head, as in PyTorch Geometric's ``GATConv(edge_dim=F)`` (except for added self loops: their features are zeros here,
-    the mean of the node's edges there). ``dgl.nn.EdgeGATConv`` has the same attention, but sums ``z_u + e_uv W_e`` with
-    it. As ``<a_e, e W_e>`` is linear in e, no tensor of shape ``(E, K F)`` is built.
+    the mean of the node's edges there). ``dgl.nn.EdgeGATConv`` has the same attention, but also adds ``e_uv W_e`` to
+    the values that it averages. As ``<a_e, e W_e>`` is linear in e, no tensor of shape ``(E, K F)`` is built.
 
-    Differs: attention coefficients are never dropped; rows are always sent after projection, so they contain their
-    owner's dropout mask, with stale rows that of the epoch in which they were computed.
+    Differs: attention coefficients are never dropped, and rows are always sent after projection. So
+    their owner has applied dropout already, and a stale row keeps the dropout mask of its own epoch.
     """
 
     projects_first = True
@@ -68,6 +68,7 @@ class AttentionConvolution(nn.Module):
             self.a_edge = nn.Parameter(glorot(heads, head_features, generator, gain=math.sqrt(2)))  # (K, D)
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
+        """Compute the layer's output, float32 ``(N, O)``; arguments as for ``GraphConvolution.forward``."""
         # (N, in) -> (N, K D) -> (N, K, D): projected first, so rows of the output dimension are sent.
         z = g.linear(g.dropout(x, dropout), self.weight, exact=exact).unflatten(1, self.a_source.shape)
         if self.weight_edge is None or self.a_edge is None:

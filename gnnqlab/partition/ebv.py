@@ -28,16 +28,20 @@ _HOST_TERMS = ("home", "copies")
 class EBV(Partitioner):
     """EBV (Zhang et al., 2021) with CDFGNN's host term, Eq. 24: few replicas, few of them on other hosts.
 
-    Edges in ascending order of their ends' degrees go to the part i with the least (1 - γ) (ends without a copy on i) +
-    γ (ends without a copy on i's host) + α edges_i / (E/P) + β nodes_i / (V/P); each undirected edge once.
+    Each undirected edge, in ascending order of the degrees of its ends, is assigned to the part i that minimizes
 
-    ``host_term="copies"`` is the equation as printed. It saves little (erratum CD-7): a node with many edges soon has
-    copies on every host, and a node with few edges got its host by chance. ``host_term="home"`` repeats the assignment
-    ``passes`` times; the host with most of a node's edges in the pass before then counts as having a copy. For γ > 0 a
-    master is on the host with most of its node's copies; for γ = 0 (plain EBV) on the worker of any copy.
+        (1 - γ) · number of ends without a copy on i + γ · number of ends without a copy on i's host
+        + α edges_i / (E/P) + β nodes_i / (V/P).
+
+    ``host_term="copies"`` is the equation as printed. It saves little (CD-7 of ``gq.errata()``): a node with many edges
+    soon has copies on every host, and a node with few edges got its host by chance. ``host_term="home"`` repeats the
+    assignment ``passes`` times; in each pass, the host that held most of a node's edges in the pass before counts as
+    having a copy. For γ > 0 a master is on the host with most of its node's copies; for γ = 0 (plain EBV) on the worker
+    of any copy.
     """
 
     cuts: ClassVar[str] = "edges"
+    """Edges are assigned to workers: a vertex-cut."""
 
     alpha: float = 1.0
     """α: weight of the edge balance."""

@@ -38,11 +38,11 @@ class Quality:
     edge_imbalance: float
     """Largest number of local edges, relative to the mean (CDFGNN Table 3, Edge IF)."""
     marginal_share: float
-    """Share of marginal nodes."""
+    """Share of marginal nodes, which have a neighbour on another worker."""
     halo_rows: Tensor
     """Number of rows sent per exchange, int64 ``(P, P)``: [sender, receiver]."""
     rows_by_kind: dict[str, Tensor]
-    """Number of rows of each kind on each worker, int64 ``(P,)``; halo or mirror rows come last."""
+    """Number of rows on each worker by kind (central, marginal, halo; or masters, mirrors), int64 ``(P,)`` each."""
 
     def bytes_per_pair(self, columns: int, bits: int = 32) -> Tensor:
         """Compute the payload bytes per exchange for rows of ``columns`` elements, int64 ``(P, P)``.

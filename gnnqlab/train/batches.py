@@ -70,8 +70,9 @@ class Batches:
     Args:
         graph: the whole structure and split; its features are not used.
         settings: fanouts and size.
-        seed: of the order and the sampled neighbours.
-        rank: this worker, of ``workers``.
+        seed: seed of the order of nodes and of the sampled neighbours.
+        rank: number of this worker.
+        workers: number of workers, which share each batch.
 
     Raises:
         ValueError: if the graph has no training node.
@@ -106,7 +107,7 @@ class Batches:
         return len(self._train)
 
     def share(self, epoch: int, number: int) -> tuple[Tensor, int]:
-        """Return this worker's nodes of a batch, perhaps none of a small one, and the number of all workers' nodes."""
+        """Return this worker's nodes of a batch, none if it is very small, and the number of nodes in the batch."""
         if self._order[0] != epoch:  # shuffle once per epoch
             self._order = epoch, shuffled(self._train, seed=self._seed, epoch=epoch)
         start = number * self._settings.batch_size

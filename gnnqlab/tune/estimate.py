@@ -1,7 +1,7 @@
 """Estimate of an epoch's seconds without a launched run, from processor times of the traced epochs.
 
-It gives a first result at once; a launched measurement (:mod:`gnnqlab.tune.timing`) predicts better. The processor time
-of a thread approximates that of a separate worker. Transfers are not measured, but computed from the rate of the link.
+It gives a first result at once; a measurement with worker processes (:mod:`gnnqlab.tune.timing`) predicts better. The
+processor time of a thread approximates that of a separate worker. Transfers are computed from the rate of the link.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ _COPY = 0.4
 """Time of copying float32 rows relative to quantizing them."""
 
 
-def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
-    """Estimate the result of a launched measurement.
+def estimate_timing(config: RunConfig, trace: Trace) -> Timing:
+    """Estimate the result of a measurement with worker processes.
 
     Args:
-        config: the probed configuration, with the rate of its link.
-        seen: its trace, with timed epochs.
+        config: the configuration that was traced, with the rate of its link.
+        trace: its trace, with timed epochs.
     """
     hosts = config.launch.hosts or 1
     kind = "emulated" if hosts > 1 else "loopback"
     link = Link(kind=kind, hosts=hosts, name=config.launch.link or "")
-    # Of a nominal rate only the goodput is left for rows.
+    # Rows get only the fraction GOODPUT of a link's nominal rate.
     theta = 1 / _LOOPBACK if link.bytes_per_s is None else 1 / GOODPUT / link.bytes_per_s
     transport = "ring" if config.train.transport == "ring" else "direct"
     wire = Wire(workers=config.workers, hosts=hosts, theta_s_per_byte=theta, gamma_s=_GAMMA_S, transport=transport)
-    gradient_bytes = 4 * (seen.weights.numel() + 1)
+    gradient_bytes = 4 * (trace.weights.numel() + 1)
     # Launched workers share the processors of this machine; each thread was timed alone.
     slowdown = max(1.0, config.workers / len(os.sched_getaffinity(0)))
-    phases = {name: slowdown * seconds for name, seconds in seen.phases.items()}
+    phases = {name: slowdown * seconds for name, seconds in trace.phases.items()}
     phases["reduce"] = phases.get("reduce", 0.0) + _GAMMA_S + theta * wire.reduce_bytes(gradient_bytes)
     # The trace quantizes; a float32 run only copies rows to and from its buffers.
     copy_phases = {name: (_COPY if name in ("encode", "decode") else 1.0) * value for name, value in phases.items()}
-    assigner = OfflineAssigner(seen)
+    assigner = OfflineAssigner(trace)
 
     def epoch_time(bits: int, phase_seconds: dict[str, float]) -> EpochTime:
         sent_bytes = assigner.sent_bytes(assigner.choose(Fixed(bits=bits)))  # (P, P) per layer and direction

@@ -1,8 +1,8 @@
 """Prediction of a system: bit-widths of its policy, bytes of its layouts, and the exposed time by its schedule.
 
-Every part predicts its own share (methods ``predict``, ``expected_share``, ``exposed_seconds``, ``layout``,
-``sampled_positions``), so that a user's own part is predicted like any other. A part without these methods is refused
-by name.
+Every part of the system predicts its own effect (methods ``predict``, ``expected_share``, ``exposed_seconds``,
+``layout``, ``sampled_positions``), so that a user's own part is predicted like any other. For a part without these
+methods an error names the missing one.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def predict_widths(
     """Predict the bit-widths of a system's policy.
 
     Args:
-        assigner: offline assigner of the trace.
+        assigner: assigns bit-widths to the messages of a trace, without a training.
         wire: the link.
         system: with the policy.
-        epoch: ``None``: a typical one.
+        epoch: epoch to predict; ``None``: one that the policy considers typical, such as its first assignment.
         base: base bit-width to assume; ``None``: the one that training starts with.
 
     Raises:
@@ -88,7 +88,7 @@ class Prediction:
     wire: Wire
     system: System
     epoch: int | None
-    """Predicted epoch; ``None``: a typical one."""
+    """Predicted epoch; ``None``: one that the policy considers typical."""
     base: int | None
     """Base bit-width to assume; ``None``: the one that training starts with."""
 
@@ -108,7 +108,7 @@ class Prediction:
 
     @cached_property
     def tiers(self) -> dict[str, tuple[float, float]]:
-        """Bytes and seconds of an epoch by tier."""
+        """Bytes and seconds of an epoch within a host (``inner``) and between hosts (``outer``)."""
         exchanges = [self.wire.by_tier(amount) for rounds in self.volume.rounds.values() for amount in rounds.values()]
         return {
             tier: (sum(exchange[tier][0] for exchange in exchanges), sum(exchange[tier][1] for exchange in exchanges))
@@ -118,7 +118,7 @@ class Prediction:
     @cached_property
     def phases(self) -> dict[str, float]:
         """Seconds of an epoch by phase; ``wire`` is the exposed part of the transfers."""
-        # Computation, measured with float32 rows and with quantized ones, in the proportion of the elements.
+        # Computation, measured with float32 rows and with quantized ones, weighted by the elements sent as either.
         phases = _interpolate(self.timing.quantized, self.timing.exact, self.volume.exact)
         # Rows that a sampler or a cache skips are neither encoded nor decoded, and fewer edges need them.
         if self.volume.share != 1.0:
@@ -133,7 +133,8 @@ class Prediction:
         return {**phases, "wire": self._exposed(phases)}
 
     def _exposed(self, phases: dict[str, float]) -> float:
-        # Overlap hides the exchange of a layer behind the central work of the same layer, so split the phase by layer.
+        # Overlap hides the exchange of a layer behind its central work (sums that need no remote rows), so the phase is
+        # split by layer.
         work = _central_work(self.assigner.trace)
         total_work = sum(work.values()) or 1.0
         central_s = [phases.get("central", 0.0) * work[place] / total_work for place in self.wire_s]
@@ -144,15 +145,15 @@ class Prediction:
         """Return the complete forecast.
 
         Args:
-            vanilla_s: seconds of an epoch of Vanilla; ``None``: this is Vanilla.
-            error: median error of such predictions for finished runs.
+            vanilla_s: seconds of an epoch of Vanilla, the float32 baseline; ``None``: this is Vanilla.
+            error: median relative error of earlier predictions, compared with finished runs.
         """
         bits: Any = self.system.bits
         settings = {field.name: getattr(bits, field.name) for field in dataclasses.fields(bits)}
         sent_volume, prediction = self.volume, self.predicted_widths
         assigner, bias_reason = self.assigner.with_codec(self.system.codec), biased(self.system)
-        missing_reason = _untraced_reason(assigner, prediction.widths)
-        has_bounds = not bias_reason and not missing_reason  # Theorems 1 and 3 apply
+        missing_ranges = _missing_ranges(assigner, prediction.widths)
+        has_bounds = not bias_reason and not missing_ranges  # then Theorems 1 and 3 of AdaQP apply
         bounds, share = _bounds(assigner, prediction.widths) if has_bounds else ({}, None)
         variances = assigner.variance(prediction.widths, assigner.trace.index(prediction.epoch)) if has_bounds else {}
         assumption = self.system.schedule.assumes
@@ -173,7 +174,7 @@ class Prediction:
             bytes_params=params,
             variances=variances,
             biased=bias_reason,
-            untraced_reason=missing_reason,
+            untraced_reason=missing_ranges,
             bounds=bounds,
             noise_share=share,
             rows={width: round(count) for width, count in sent_volume.rows.items()},
@@ -196,7 +197,7 @@ def _interpolate(rounded_time: EpochTime, exact_time: EpochTime, share: float) -
 
 
 def _central_work(trace: Trace) -> dict[Place, float]:
-    """Return the number of multiplications without remote rows, for every layer and direction."""
+    """Return the number of multiplications that need no remote rows, for every (layer, direction)."""
     work = {}
     for place in trace.places:
         columns = trace.messages_at(place)[0].columns
@@ -218,8 +219,8 @@ def _marginal_share(trace: Trace, share: float) -> float:
     return work_left / total_work if total_work else 1.0
 
 
-def _untraced_reason(assigner: OfflineAssigner, widths: Widths) -> str:
-    """Return the reason why a trace does not give the variance of rows; rows of 32 bits have none in any codec."""
+def _missing_ranges(assigner: OfflineAssigner, widths: Widths) -> str:
+    """Return the reason why a trace lacks the ranges for the variance of rows; float32 rows have no variance."""
     for place, parts in widths.items():
         if any(bool((rows != EXACT).any()) for rows in parts):
             reason = untraced_reason(assigner.variance_of(place[1], assigner.messages(place)[0].columns).spreads)
@@ -233,7 +234,7 @@ def _bounds(assigner: OfflineAssigner, widths: Widths) -> tuple[dict[str, float]
     trace, theorem = assigner.trace, assigner.trace.theorem
     if theorem is None:
         return {}, None
-    # Messages concatenated in the order of `Reach`: (n,) each -> (rows,).
+    # Messages concatenated by sender and receiver, as in `traced.Reach`: (n,) each -> (rows,).
     joined_widths = {place: torch.cat([rows.long() for rows in parts]) for place, parts in widths.items()}
     noise = trace.noise(joined_widths, len(trace.epochs) - 1, assigner.variance_of)
     bounds = {f"{term.layer}.{term.name}": term.bound(noise, AVERAGE).total for term in theorem.terms}

@@ -55,7 +55,7 @@ def from_tables(
         num_classes: number of classes; by default that of the labels.
         drop_edge_data: True to ignore columns of ``edges`` other than ``edge_features=``, including ``weight``. By
             default other columns are refused.
-        symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
+        symmetrize, deduplicate, self_loops: edge rules; ``None``: the defaults of ``build_csr``, as in the papers.
         seed: seed of the random 60/20/20 split of a graph with labels and without ``split``.
 
     Raises:
@@ -82,47 +82,50 @@ def edges_of_tables(
     name: str | None = None,
     drop_edge_data: bool = False,
 ) -> EdgeList:
-    """Read two tables, without applying edge rules and a split; see ``from_tables``."""
-    lines, table = _table(edges, "edges")
-    missing_columns = [column for column in ("src", "dst") if column not in lines]
+    """Read two tables, without applying edge rules or making a split; see ``from_tables``."""
+    edge_table, table = _table(edges, "edges")
+    missing_columns = [column for column in ("src", "dst") if column not in edge_table]
     if missing_columns:
         raise ValueError(
-            f"{table} must have the columns src and dst, got {_listed(lines)}; name them in the first line"
+            f"{table} must have the columns src and dst, got {_listed(edge_table)}; name them in the first line"
         )
-    extras = {str(column): lines[column].to_numpy() for column in lines if column not in ("src", "dst")}
+    extras = {str(column): edge_table[column].to_numpy() for column in edge_table if column not in ("src", "dst")}
     feature_names = named_features(edge_features)
     weights = take_weights(f"from_tables ({table})", extras, drop=drop_edge_data, features=feature_names)
-    of_edges = take_features(
-        edge_features, extras, lambda column: _numbers(lines[column], f"column {column} of {table}", "an edge feature")
+    edge_rows = take_features(
+        edge_features,
+        extras,
+        lambda column: _numbers(edge_table[column], f"column {column} of {table}", "an edge feature"),
     )
-    src, dst = (_ids(lines[column], f"column {column} of {table}") for column in ("src", "dst"))
+    src, dst = (_ids(edge_table[column], f"column {column} of {table}") for column in ("src", "dst"))
     name = name or (Path(edges).stem if isinstance(edges, str | Path) else "tables")
-    bound = int(max(src.max(initial=-1), dst.max(initial=-1)))  # -1 without edges
+    max_id = int(max(src.max(initial=-1), dst.max(initial=-1)))  # -1 without edges
     if nodes is None:
-        _expect_every_id(src, dst, bound, table)
-        ends: dict[str, Any] = {"src": src, "dst": dst, "edge_weights": weights, "edge_features": of_edges}
-        return EdgeList(name=name, num_nodes=bound + 1, **ends)
-    rows, node_table = _table(nodes, "nodes")
-    if bound >= len(rows):
+        _expect_every_id(src, dst, max_id, table)
+        arrays: dict[str, Any] = {"src": src, "dst": dst, "edge_weights": weights, "edge_features": edge_rows}
+        return EdgeList(name=name, num_nodes=max_id + 1, **arrays)
+    node_table, node_name = _table(nodes, "nodes")
+    if max_id >= len(node_table):
         raise ValueError(
-            f"{node_table} must have a row for every node, got {len(rows)} rows and an edge of node {bound}; nodes are "
-            f"counted from 0"
+            f"{node_name} must have a row for every node, got {len(node_table)} rows and an edge of node {max_id}; "
+            "nodes are counted from 0"
         )
-    if "id" in rows:
+    if "id" in node_table:
         # Rows in the order of the node ids.
-        rows = rows.iloc[_places(_ids(rows["id"], f"column id of {node_table}"), node_table)].reset_index(drop=True)
-    columns = [column for column in rows if column not in ("id", "label", "split")]
-    values = [_numbers(rows[column], f"column {column} of {node_table}", "a feature") for column in columns]
-    masks = _masks(rows["split"], node_table) if "split" in rows else dict.fromkeys(_SPLITS)
+        row_of_node = _row_of_node(_ids(node_table["id"], f"column id of {node_name}"), node_name)
+        node_table = node_table.iloc[row_of_node].reset_index(drop=True)
+    columns = [column for column in node_table if column not in ("id", "label", "split")]
+    values = [_numbers(node_table[column], f"column {column} of {node_name}", "a feature") for column in columns]
+    masks = _masks(node_table["split"], node_name) if "split" in node_table else dict.fromkeys(_SPLITS)
     return EdgeList(
         name=name,
         src=src,
         dst=dst,
-        num_nodes=len(rows),
+        num_nodes=len(node_table),
         edge_weights=weights,
-        edge_features=of_edges,
+        edge_features=edge_rows,
         features=np.stack(values, axis=1).astype(np.float32) if values else None,
-        labels=_labels(rows["label"], node_table) if "label" in rows else None,
+        labels=_labels(node_table["label"], node_name) if "label" in node_table else None,
         train_idx=masks["train"],
         val_idx=masks["val"],
         test_idx=masks["test"],
@@ -209,20 +212,20 @@ def _expect_every_id(src: np.ndarray, dst: np.ndarray, max_id: int, table_name: 
         gap = int((ids != np.arange(ids.size)).argmax())  # the first gap
         raise ValueError(
             f"{table_name} must name every node from 0 to the largest, {max_id}, if there is no table of nodes, got "
-            f"{ids.size} of them and no {gap}; number the nodes without gaps, or pass a table with one row per node"
+            f"{ids.size} ids without node {gap}; number the nodes without gaps, or pass a table with one row per node"
         )
 
 
-def _places(ids: np.ndarray, table: str) -> np.ndarray:
+def _row_of_node(ids: np.ndarray, table: str) -> np.ndarray:
     """Return the row of each node."""
     order = np.argsort(ids, kind="stable")  # row of each id
     is_wrong = ids[order] != np.arange(len(ids))
     if is_wrong.any():
         node = int(is_wrong.argmax())
         # At the first mismatch either the id before occurs twice, or the id itself is missing.
-        count = "twice" if node and ids[order][node] == node - 1 else "not at all"
-        wrong_id = node - 1 if count == "twice" else node
-        raise ValueError(f"column id of {table} must hold each of 0 to {len(ids) - 1} once, got {wrong_id} {count}")
+        is_twice = bool(node and ids[order][node] == node - 1)
+        event = f"id {node - 1} occurs twice" if is_twice else f"id {node} is missing"
+        raise ValueError(f"column id of {table} must hold each of 0 to {len(ids) - 1} once, but {event}")
     return order
 
 

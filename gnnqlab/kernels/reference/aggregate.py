@@ -1,4 +1,4 @@
-"""Weighted neighbour sums in plain PyTorch, the definition of the compiled kernel.
+"""Weighted neighbour sums in plain PyTorch: the reference implementation of the compiled kernel.
 
 Sums are computed by PyTorch's CSR product; its warning about a beta feature is suppressed.
 """
@@ -24,9 +24,9 @@ def spmm(
     stop: int,
     scales: tuple[Tensor, Tensor | None] | None = None,
 ) -> Tensor:
-    """Sum the neighbours of rows ``start`` to ``stop``: ``out[i] = sum_e w_e * column(indices_e)``.
+    """Sum the neighbours of rows ``start`` to ``stop``: ``out[i] = sum_e w_e s[indices_e]``.
 
-    Column ``c`` is ``x[c]``, or ``halo[c - len(x)]`` from ``len(x)`` on. Rows of 16 or 8 bits are converted to float32
+    ``s`` holds the rows of ``x``, then those of ``halo``. Rows of 16 or 8 bits are converted to float32
     first (``scales`` multiplies each int8 row); float64 is preserved.
 
     Returns:
@@ -38,19 +38,19 @@ def spmm(
     columns_CD = _columns(x_ND, halo_HD, scales)  # (N, D), (H, D) -> (C, D)
     first, last = int(indptr[start]), int(indptr[stop])
     # Edges of the range, and each row's offset among them: a CSR matrix of its own.
-    span, local_indptr = indices[first:last], indptr[start : stop + 1] - first
-    if span.numel():
-        assert int(span.max()) < columns_CD.shape[0], "an index of the row range points into a halo that was not given"
-    if span.numel() == 0 or columns_CD.shape[1] == 0:
+    range_indices, local_indptr = indices[first:last], indptr[start : stop + 1] - first
+    if range_indices.numel():
+        assert int(range_indices.max()) < columns_CD.shape[0], "an index points into rows that were not given"
+    if range_indices.numel() == 0 or columns_CD.shape[1] == 0:
         return columns_CD.new_zeros((stop - start, columns_CD.shape[1]))
-    values = columns_CD.new_ones(span.numel()) if weights is None else weights[first:last].to(columns_CD.dtype)
-    # PyTorch needs both index tensors of one type; int32 numbers fewer than 2**31 edges.
+    values = columns_CD.new_ones(range_indices.numel()) if weights is None else weights[first:last].to(columns_CD.dtype)
+    # PyTorch needs both index tensors of one type; int32 is enough for fewer than 2**31 edges.
     fits_int32 = last - first < 2**31
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         product = torch.sparse_csr_tensor(
             local_indptr.to(torch.int32 if fits_int32 else torch.int64),
-            span if fits_int32 else span.long(),
+            range_indices if fits_int32 else range_indices.long(),
             values,
             size=(stop - start, columns_CD.shape[0]),
         )
@@ -60,7 +60,7 @@ def spmm(
 def transpose(
     indptr: Tensor, indices: Tensor, weights: Tensor | None, num_columns: int
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    """Turn a CSR by row into the CSR by column, each column's rows in ascending order.
+    """Convert a CSR by row to the CSR by column, each column's rows in ascending order.
 
     Returns:
         ``indptr (C + 1,)`` int64, ``indices (E,)`` int32, the permuted weights, and the input index of each edge of the
@@ -70,11 +70,11 @@ def transpose(
     columns, edges = torch.sort(indices, stable=True)  # stable: rows ascend within a column
     # searchsorted requires bounds of the type of the columns.
     bounds = torch.arange(num_columns + 1, dtype=indices.dtype, device=indices.device)
-    turned_indptr = torch.searchsorted(columns, bounds)  # (C + 1,) int64: number of edges before each column
+    transposed_indptr = torch.searchsorted(columns, bounds)  # (C + 1,) int64: number of edges before each column
     row_numbers = torch.arange(indptr.numel() - 1, dtype=torch.int32, device=indptr.device)
     # The row of each edge, (E,); without output_size the host would wait for the sum of the counts.
     rows = torch.repeat_interleave(row_numbers, indptr.diff(), output_size=indices.numel())
-    return turned_indptr, rows[edges], None if weights is None else weights[edges], edges.int()
+    return transposed_indptr, rows[edges], None if weights is None else weights[edges], edges.int()
 
 
 def _columns(x_ND: Tensor, halo_HD: Tensor | None, scales: tuple[Tensor, Tensor | None] | None) -> Tensor:

@@ -1,4 +1,7 @@
-"""Fills of the cells of nodes: by owner, by copies, by bit-width, by error."""
+"""Fill colours of the nodes of a drawn graph: by owner, by copies, by bit-width, by error.
+
+A node is central if all its neighbours are on its worker; otherwise it waits for rows of other workers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _WORKERS = (
     "#5b3a8e", "#8c564b", "#66a61e", "#e7298a", "#003c67", "#a6761d", "#1b7837", "#b3a0d6",
 )  # fmt: skip
 _WIDTHS = {1: "#d55e00", 2: "#e69f00", 3: "#dd8a5b", 4: "#cc79a7", 8: "#56b4e9", 16: "#0072b2", 32: "#009e73"}
-_MUCH, _COVERS = OKABE_ITO["vermillion"], (0.12, 0.28, 0.46, 0.66, 0.9)
+_QUANTITY_COLOR, _OPACITIES = OKABE_ITO["vermillion"], (0.12, 0.28, 0.46, 0.66, 0.9)
 """Colour of a quantity, and its opacities from small to large values."""
 
 
@@ -47,7 +50,7 @@ class Fill:
     """``None`` for transparent."""
     cover: float = STRONG
     faint: bool = False
-    """True if the image on the cell is faint too."""
+    """True to draw the picture of the node, if it has one, faintly too."""
     key: bool = True
     """True if the legend lists it."""
 
@@ -63,8 +66,8 @@ class FillAssignment:
     @property
     def counts(self) -> dict[str, int]:
         """Number of nodes with each fill, by its label."""
-        numbers = list(self.index_by_node.values())  # one entry per node
-        return {fill.label: numbers.count(number) for number, fill in enumerate(self.fills)}
+        indices = list(self.index_by_node.values())  # one entry per node
+        return {fill.label: indices.count(number) for number, fill in enumerate(self.fills)}
 
 
 _REST = Fill("others", None, faint=True, key=False)
@@ -84,7 +87,8 @@ def by_copies(found: Dependencies) -> FillAssignment:
     """Fill each node by the number of other workers that hold a copy of its row."""
     most_copies = max((len(holders) for holders in found.copies.values()), default=0)  # 0 without any copy
     fills = [Fill("no copy elsewhere", None, faint=True)]
-    fills += [Fill(_copies(count), _MUCH, _step(count - 1, most_copies)) for count in range(1, most_copies + 1)]
+    opacities = [_step_opacity(index, most_copies) for index in range(most_copies)]
+    fills += [Fill(_copies(index + 1), _QUANTITY_COLOR, opacity) for index, opacity in enumerate(opacities)]
     return FillAssignment(tuple(fills), {node: len(found.copies.get(node, ())) for node in found.owner})
 
 
@@ -94,13 +98,13 @@ def by_shard(found: Dependencies, worker: int) -> FillAssignment:
     owners = sorted({found.owner[node] for node, holders in found.copies.items() if worker in holders})
     fills = [Fill(f"worker {worker}, waits", _color(worker)), Fill("its central nodes", _color(worker), PALE), _REST]
     fills += [Fill(f"copies of worker {owner}", _color(owner)) for owner in owners]
-    numbers = {}
+    indices = {}
     for node, owner in found.owner.items():
         if owner == worker:
-            numbers[node] = int(found.central[node])  # 0 waits for other workers, 1 is central
+            indices[node] = int(found.central[node])  # 0 waits for other workers, 1 is central
         else:
-            numbers[node] = 3 + owners.index(owner) if worker in found.copies.get(node, ()) else 2
-    return FillAssignment(tuple(fills), numbers)
+            indices[node] = 3 + owners.index(owner) if worker in found.copies.get(node, ()) else 2
+    return FillAssignment(tuple(fills), indices)
 
 
 def by_pair(found: Dependencies, sent: set[int], waits: set[int], sender: int, receiver: int) -> FillAssignment:
@@ -112,10 +116,10 @@ def by_pair(found: Dependencies, sent: set[int], waits: set[int], sender: int, r
         Fill(f"worker {receiver}", _color(receiver), PALE / 2, faint=True, key=False),
         _REST,
     )
-    numbers = {node: 2 if owner == sender else 3 if owner == receiver else 4 for node, owner in found.owner.items()}
+    indices = {node: 2 if owner == sender else 3 if owner == receiver else 4 for node, owner in found.owner.items()}
     # Sent rows last: a node that both waits and is sent counts as sent.
-    numbers |= {node: 1 for node in waits if node in numbers} | {node: 0 for node in sent if node in numbers}
-    return FillAssignment(fills, numbers)
+    indices |= {node: 1 for node in waits if node in indices} | {node: 0 for node in sent if node in indices}
+    return FillAssignment(fills, indices)
 
 
 def by_width(found: Dependencies, widths: Mapping[int, int], *, rest: str = "not sent") -> FillAssignment:
@@ -130,25 +134,26 @@ def by_width(found: Dependencies, widths: Mapping[int, int], *, rest: str = "not
 
 
 def by_error(found: Dependencies, errors: Mapping[int, float], *, rest: str = "not sent") -> FillAssignment:
-    """Fill each node by the error of its decoded row, in five steps of equally many rows; equal errors share a step."""
+    """Fill each node by the error of its decoded row, in up to five steps (quantiles) of equal numbers of rows."""
     values = np.array([error for node, error in errors.items() if node in found.owner])
-    # Upper ends of the steps; of equal quantiles one remains, because the others would be empty steps.
-    edges = np.unique(np.quantile(values, np.linspace(0, 1, len(_COVERS) + 1)[1:])) if len(values) else values
-    step_fills = [Fill(f"up to {edge:.2g}", _MUCH, _step(number, len(edges))) for number, edge in enumerate(edges)]
+    # Upper ends of the steps, without equal quantiles, between which a step would be empty.
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, len(_OPACITIES) + 1)[1:])) if len(values) else values
+    opacities = [_step_opacity(index, len(edges)) for index in range(len(edges))]
+    step_fills = [Fill(f"up to {edge:.2g}", _QUANTITY_COLOR, opacity) for edge, opacity in zip(edges, opacities)]
     fills = (*step_fills, Fill(rest, None, faint=True))
-    numbers = {
+    indices = {
         node: int(np.searchsorted(edges, errors[node])) if node in errors else len(step_fills) for node in found.owner
     }  # a value at a step's upper end belongs to it
-    return FillAssignment(fills, numbers)
+    return FillAssignment(fills, indices)
 
 
 def _color(rank: int) -> str:
     return _WORKERS[rank % len(_WORKERS)]
 
 
-def _step(number: int, steps: int) -> float:
+def _step_opacity(index: int, steps: int) -> float:
     # Steps spread over the whole range of opacities.
-    return _COVERS[-1] if steps <= 1 else _COVERS[round(number * (len(_COVERS) - 1) / (steps - 1))]
+    return _OPACITIES[-1] if steps <= 1 else _OPACITIES[round(index * (len(_OPACITIES) - 1) / (steps - 1))]
 
 
 def _copies(count: int) -> str:

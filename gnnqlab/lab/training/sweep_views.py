@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["draw_importance", "draw_parallel"]
 
 _AXES = 6
-"""Most settings with an axis; with the outcomes, these fill the width."""
+"""Largest number of settings with an axis; with the outcomes, these fill the width."""
 _TICKS = 12
-"""Most levels of a setting that are all labelled."""
-_LOOKS = {"total time": ("vermillion", ""), "sent an epoch": ("sky", "/"), "test score": ("blue", "x")}
+"""Largest number of levels of a setting that are all labelled."""
+_STYLES = {"total time": ("vermillion", ""), "sent an epoch": ("sky", "/"), "test score": ("blue", "x")}
 
 
 def draw_parallel(sweep: Sweep, *, dark: bool = False) -> FigureData:
@@ -41,12 +41,12 @@ def draw_parallel(sweep: Sweep, *, dark: bool = False) -> FigureData:
     table = sweep.to_frame()
     scores = table[OUTCOMES["score"].title]
     if scores.isna().all():
-        raise ValueError("lines are coloured by the test score, got no run with one; train with evaluation")
+        raise ValueError("lines are coloured by the test score, which no run has; train with evaluation")
     runs = table[scores.notna()]
-    numbers = [number for number, has_score in enumerate(scores.notna()) if has_score]  # indices of runs with a score
+    run_indices = [index for index, has_score in enumerate(scores.notna()) if has_score]  # indices of runs with a score
     # Largest explained share of the score first.
     factors = sorted(sweep.factors, key=lambda factor: -_share(factor, sweep))[:_AXES]
-    dimensions = [_axis(factor, numbers) for factor in sweep.factors if factor in factors]
+    dimensions = [_axis(factor, run_indices) for factor in sweep.factors if factor in factors]
     for outcome in OUTCOMES.values():
         values = runs[outcome.title]
         if values.notna().all():
@@ -95,7 +95,7 @@ def _axis_lines(axes: int, *, dark: bool) -> list[dict[str, Any]]:
 
 
 def draw_importance(sweep: Sweep, *, dark: bool = False) -> FigureData:
-    """Draw the share of the variance of score, total time and bytes between the values of each setting.
+    """Draw the share of the variance of score, total time and bytes that each setting explains.
 
     Args:
         sweep: runs that have ended.
@@ -107,32 +107,32 @@ def draw_importance(sweep: Sweep, *, dark: bool = False) -> FigureData:
     import plotly.graph_objects as go
 
     table = sweep.importance()
-    shares = table[table["share"].notna()]  # NaN: every run has another value
+    shares = table[table["share"].notna()]  # NaN: every run has a different value
     names = list(dict.fromkeys(shares["setting"]))
-    figure, height = go.Figure(), len(OUTCOMES) + 1
+    figure, rows_per_setting = go.Figure(), len(OUTCOMES) + 1
     # First row of each setting, one row per outcome.
-    place = {name: height * number for number, name in enumerate(names)}
+    place = {name: rows_per_setting * index for index, name in enumerate(names)}
     for row, outcome in enumerate(OUTCOMES.values()):
         results = shares[shares["outcome"] == outcome.word]
         if results.empty:
             continue
-        color, shape = _LOOKS[outcome.word]
-        heights = [place[name] + row for name in results["setting"]]
-        words = [f"{100 * share:.0f} %, {_p(p)}" for share, p in zip(results["share"], results["p"], strict=True)]
+        color, shape = _STYLES[outcome.word]
+        ys = [place[name] + row for name in results["setting"]]
+        labels = [f"{100 * share:.0f} %, {_p(p)}" for share, p in zip(results["share"], results["p"], strict=True)]
         figure.add_bar(
-            y=heights,
+            y=ys,
             x=(100 * results["share"]).tolist(),
             orientation="h",
             width=0.9,
             name=outcome.word,
             marker=hatch_marker(OKABE_ITO[color], shape),
-            customdata=list(zip(results["setting"], words, results["levels"], results["runs"], strict=True)),
+            customdata=list(zip(results["setting"], labels, results["levels"], results["runs"], strict=True)),
             hovertemplate=f"%{{customdata[0]}}, {outcome.word}: %{{customdata[1]}}; %{{customdata[2]}} values in "
             "%{customdata[3]} runs<extra></extra>",
         )
         # A column of its own, so that numbers cover no bars and no marks.
         figure.add_scatter(
-            y=heights, x=[103] * len(heights), text=words, mode="text", textposition="middle right", showlegend=False,
+            y=ys, x=[103] * len(ys), text=labels, mode="text", textposition="middle right", showlegend=False,
             hoverinfo="skip", textfont={"size": 12},
         )  # fmt: skip
     rows = {outcome.word: row for row, outcome in enumerate(OUTCOMES.values())}
@@ -155,7 +155,7 @@ def draw_importance(sweep: Sweep, *, dark: bool = False) -> FigureData:
     figure.update_yaxes(
         tickvals=[first_row + (len(OUTCOMES) - 1) / 2 for first_row in place.values()],
         ticktext=["<br>".join(textwrap.wrap(name, 18)) for name in names],
-        range=[height * len(names) - 1, -1],
+        range=[rows_per_setting * len(names) - 1, -1],
         showgrid=False,
     )
     finish(
@@ -168,12 +168,12 @@ def draw_importance(sweep: Sweep, *, dark: bool = False) -> FigureData:
     return FigureData(figure, table.set_index("setting"))
 
 
-def _axis(factor: Factor, numbers: list[int]) -> dict[str, Any]:
+def _axis(factor: Factor, run_indices: list[int]) -> dict[str, Any]:
     """Return an axis with a place for each level; of many levels only every second, third ... is labelled."""
     step = -(-len(factor.levels) // _TICKS)
     return {
         "label": textwrap.shorten(factor.name, 14, placeholder=" …"),
-        "values": [factor.places[number] for number in numbers],
+        "values": [factor.places[index] for index in run_indices],
         "range": [-0.15, len(factor.levels) - 0.85],
         "tickvals": list(range(len(factor.levels)))[::step],
         "ticktext": [textwrap.shorten(words, 22, placeholder=" …") for words in factor.words[::step]],
@@ -181,9 +181,9 @@ def _axis(factor: Factor, numbers: list[int]) -> dict[str, Any]:
 
 
 def _share(factor: Factor, sweep: Sweep) -> float:
-    numbers = [number for number, score in enumerate(sweep.outcomes["score"]) if math.isfinite(score)]
+    run_indices = [index for index, score in enumerate(sweep.outcomes["score"]) if math.isfinite(score)]
     share = variance_explained(
-        [factor.places[number] for number in numbers], [sweep.outcomes["score"][number] for number in numbers]
+        [factor.places[index] for index in run_indices], [sweep.outcomes["score"][index] for index in run_indices]
     )[0]
     return 0.0 if math.isnan(share) else share
 
@@ -208,7 +208,7 @@ def _caption(shares: DataFrame, table: DataFrame) -> str:
         "analysis of variance; p from the F test of each single setting). Settings that vary together explain the same "
         "variance, so shares need not add up.",
         *(f"Settings that vary with {name}: {names}." for name, names in dependents.items()),
-        f"No result, because every run has another value: {', '.join(unshared_settings)}." if unshared_settings else "",
+        f"No result: {', '.join(unshared_settings)}, which differ in every run." if unshared_settings else "",
         f"The same in all runs, or not known: {', '.join(absent_outcomes)}." if absent_outcomes else "",
     ]
     return " ".join(filter(None, sentences))

@@ -175,7 +175,7 @@ class LaunchKeywords(TypedDict, total=False):
     while the loss falls faster and faster, so that smooth training stays at the smallest bit-width."""
     thresholds: tuple[float, ...]
     """Importance p in [0, 1], ascending, from which a node gets the first, second ... bit-width above the base; at
-    least one per bit-width above the smallest. Differs: the paper has a mask but no thresholds (erratum SY-2)."""
+    least one per bit-width above the smallest. The paper has a mask but no thresholds (erratum SY-2)."""
     bound: int
     """Maximum number of stale epochs in a row, at least 1."""
     rotations: int

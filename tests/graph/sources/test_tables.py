@@ -115,7 +115,10 @@ def pd_graph() -> Graph:
         ({"src": ["ann"], "dst": [1]}, "src of the table of edges must hold integers from 0 .*, got 'ann' in row 0; "),
         ({"src": [0, None], "dst": [1, 0]}, "column src of .* integers from 0 to N - 1, got none in row 1; number the"),
         ({"src": [0, 1], "dst": [1, -1]}, "column dst of .* integers from 0 to N - 1, got -1 in row 1"),
-        ({"src": [0, 7], "dst": [1, 9]}, "name every node from 0 to the largest, 9, .* got 4 of them and no 2; number"),
+        (
+            {"src": [0, 7], "dst": [1, 9]},
+            "name every node from 0 to the largest, 9, .* got 4 ids without node 2; number",
+        ),
         ({"src": [], "dst": []}, "must hold at least one edge if there is no table of nodes, got none"),
     ],
 )
@@ -134,9 +137,9 @@ def test_edges_that_are_refused(edges: dict[str, Any], text: str) -> None:
         ({"age": list("abcd")}, "age of the table of nodes is a feature, which must be a number, got 'a'; number it, "),
         ({"label": ["x", None, "y", "x"]}, "label of the table of nodes is a class, which must be a number, got 'x'"),
         ({"split": ["train", "train", "valid", "test"]}, "must be train, val, test or empty, got 'valid' in row 2"),
-        ({"id": [0, 1, 1, 3]}, "column id of the table of nodes must hold each of 0 to 3 once, got 1 twice"),
-        ({"id": [1, 2, 3, 4]}, "must hold each of 0 to 3 once, got 0 not at all"),
-        ({"id": [0, 2, 3, 4]}, "must hold each of 0 to 3 once, got 1 not at all"),
+        ({"id": [0, 1, 1, 3]}, "column id of the table of nodes must hold each of 0 to 3 once, but id 1 occurs twice"),
+        ({"id": [1, 2, 3, 4]}, "must hold each of 0 to 3 once, but id 0 is missing"),
+        ({"id": [0, 2, 3, 4]}, "must hold each of 0 to 3 once, but id 1 is missing"),
         ({"id": list("abcd")}, "column id of the table of nodes must hold integers from 0 to N - 1, got 'a' in row 0"),
     ],
 )
