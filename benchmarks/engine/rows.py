@@ -10,7 +10,7 @@ from typing import Any
 from gnnqlab.theory.intervals import interval
 
 __all__ = [
-    "LEAST_POINTS",
+    "MIN_POINTS",
     "PairedDifference",
     "cells",
     "seed_count_text",
@@ -20,7 +20,7 @@ __all__ = [
     "score_row",
 ]
 
-LEAST_POINTS = 0.01
+MIN_POINTS = 0.01
 """Lower bound for a difference of scores in a denominator, in points: a ratio to less has no meaning."""
 
 

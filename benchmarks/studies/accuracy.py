@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.rows import LEAST_POINTS, paired_difference, row, score_row
+from benchmarks.engine.rows import MIN_POINTS, paired_difference, row, score_row
 from benchmarks.engine.trained import TrainingOptions, mean_of, scores_of, study_rows
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _comparison_row(
     else:
         remark = "" if rival == "vanilla" else ", within chance"
     # allowed points over measured ones; an exact tie would divide by zero
-    ratio = limit / max(abs(difference.points), LEAST_POINTS) if limit else None
+    ratio = limit / max(abs(difference.points), MIN_POINTS) if limit else None
     goal = 1.0 if limit or order else None
     return score_row(case, name, scores, rival, rival_scores, ratio=ratio, goal=goal, more=remark)
 

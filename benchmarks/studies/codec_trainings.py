@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.rows import LEAST_POINTS, half_interval, paired_difference, row, score_row
+from benchmarks.engine.rows import MIN_POINTS, half_interval, paired_difference, row, score_row
 from benchmarks.engine.trained import TrainingOptions, mean_of, scores_of, study_rows
 from benchmarks.studies.accuracy import CASE
 from gnnqlab.study.result import MARGIN
@@ -131,7 +131,7 @@ def compare_lines(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[d
         rows.append({**score_row(case, name, scores, "vanilla", rival_scores), "ratio": None})
         if name == "1-bit-r":
             lost_points = paired_difference(scores, rival_scores).loss_at_most  # upper end of the loss's interval
-            limit = ("allowed", POINTS, POINTS / max(lost_points, LEAST_POINTS), 1.0)
+            limit = ("allowed", POINTS, POINTS / max(lost_points, MIN_POINTS), 1.0)
             metric = "points of test score lost at most (95 %)"
             rows.append(row(case, metric, lost_points, "points", *limit, contestant=name))
         bits = mean_of(trainings, "bits")

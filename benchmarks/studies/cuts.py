@@ -38,7 +38,7 @@ PAPER = {2: 0.149, 4: 0.248, 8: 0.424}
 """Workers on each of two hosts -> inter-host connections saved in CDFGNN's Table 3; for 8 the mean of two graphs."""
 GOALS = {None: 0.31, 4: 0.25}
 """Goal: workers on each host -> least mean share saved over the graphs; ``None``: over all cases."""
-MOST_IMBALANCE = 1.01  # largest share of a worker's edges over the mean
+MAX_IMBALANCE = 1.01  # largest share of a worker's edges over the mean
 
 
 def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str
 
 def _measure(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[Any, float]], dict[str, Any]]:
     """Return quality and processor seconds by partitioner, and rows sent with hierarchical aggregation."""
-    from gnnqlab.partition.connections import count_met
+    from gnnqlab.partition.connections import count_aggregated_rows
     from gnnqlab.partition.parts import partition
 
     results, met_counts = {}, {}
@@ -120,11 +120,11 @@ def _measure(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[A
             parts = partition(graph, partitioner, hosts=HOSTS, per_host=per_host)
             seconds.append(time.process_time() - start)
         results[name] = (parts.quality, min(seconds))  # the fastest repeat
-        met_counts[name] = count_met(_vertex_cut(parts), graph, per_host=per_host)
+        met_counts[name] = count_aggregated_rows(_vertex_cut(parts), graph, per_host=per_host)
         if name == PLAIN:
             host_parts = _masters_by_host(parts)
             results[BY_HOST] = (host_parts.quality, min(seconds))
-            met_counts[BY_HOST] = count_met(_vertex_cut(host_parts), graph, per_host=per_host)
+            met_counts[BY_HOST] = count_aggregated_rows(_vertex_cut(host_parts), graph, per_host=per_host)
     return results, met_counts
 
 
@@ -158,12 +158,12 @@ def _rows(case: str, name: str, quality: Any, plain_quality: Any, seconds: float
         # above 1: fewer than plain EBV
         return row(case, figure, value, "", PLAIN, plain_value, plain_value / value if value else None, contestant=name)
 
-    ratio, goal = MOST_IMBALANCE / quality.edge_imbalance, 1.0 if name in (PLAIN, OURS) else None
+    ratio, goal = MAX_IMBALANCE / quality.edge_imbalance, 1.0 if name in (PLAIN, OURS) else None
     return [
         compare_with_plain(OUTER, quality.most_outer, plain_quality.most_outer),
         compare_with_plain(INNER, quality.most_inner, plain_quality.most_inner),
         compare_with_plain(COPIES, quality.replication, plain_quality.replication),
-        row(case, BALANCE, quality.edge_imbalance, "", "limit", MOST_IMBALANCE, ratio, goal, contestant=name),
+        row(case, BALANCE, quality.edge_imbalance, "", "limit", MAX_IMBALANCE, ratio, goal, contestant=name),
         row(case, SECONDS, seconds, "s", "", None, None, contestant=name),
     ]
 

@@ -39,7 +39,7 @@ GOALS = {"graphsage": 2.0, "gat": 4.0}
 """Goal: model -> least factor by which SAR reduces the bytes of halo rows."""
 SLOWER = 1.5
 """Goal: largest factor of SAR's seconds per epoch over Vanilla's, over loopback."""
-MOST_LIVE = {("gcn", 1, "none"): 9.0, ("gcn", 1, "full"): 5.0}
+MAX_LIVE = {("gcn", 1, "none"): 9.0, ("gcn", 1, "full"): 5.0}
 """Goal: (model, workers, ``recompute``) -> most live matrices of nodes × hidden at the peak, for 3 layers."""
 LIVE = (20_000, 64)
 """Number of nodes, and columns of features and hidden layers, of the graph for live matrices."""
@@ -116,7 +116,7 @@ def live_rows(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
         for workers, level in [*((1, level) for level in LEVELS), (2, "none"), (2, "selective")]:
             count = live_matrices(graph, shape, level, workers=workers)
             base_count = count if level == "none" else base_count
-            limit = MOST_LIVE.get((model, workers, level))
+            limit = MAX_LIVE.get((model, workers, level))
             case = f"{model}, {workers} worker{'s' * (workers > 1)}, {level}"
             figure = "live matrices at the peak" + (f" (at most {limit:g})" if limit else "")
             rival, ratio, goal = ("goal", limit / count, 1.0) if limit else ("none", base_count / count, None)

@@ -24,9 +24,9 @@ ALWAYS, NEVER = "always", "never"
 PACKINGS = ("auto", ALWAYS, NEVER)
 """Modes of packing; ``auto`` packs by the limits below."""
 
-_LEAST_EDGES = 8
+_MIN_EDGES = 8
 """Edges per row from which packing pays."""
-_LEAST_BYTES = 4 << 20
+_MIN_BYTES = 4 << 20
 """Bytes of codes, one each, that exceed the near caches. Both limits were measured on 5 to 300 thousand rows."""
 
 
@@ -120,8 +120,8 @@ def rows_to_sum(
 def _pays(matrix: Adjacency, rows: tuple[int, int] | None, operands: list[Codes]) -> bool:
     sources, codes = sum(len(each.codes) for each in operands), operands[0].codes
     # Measured for the compiled CPU kernels only.
-    if sources * codes.shape[1] < _LEAST_BYTES or not (codes.is_cpu and native.active(codes.device)):
+    if sources * codes.shape[1] < _MIN_BYTES or not (codes.is_cpu and native.active(codes.device)):
         return False
     start, stop = rows or (0, matrix.num_rows)
     # Packing reads every row once; sums must read the packed rows often enough to save more.
-    return int(matrix.indptr[stop] - matrix.indptr[start]) >= _LEAST_EDGES * sources
+    return int(matrix.indptr[stop] - matrix.indptr[start]) >= _MIN_EDGES * sources

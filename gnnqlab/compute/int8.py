@@ -48,7 +48,7 @@ from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.products import Compute, Operand, PassRows, Products, Range
 from gnnqlab.kernels.codec.quantize import SCALES, WIDTHS, NoiseCounter, check_bits, quantize
 from gnnqlab.kernels.dense.code_rows import QuantizedRows
-from gnnqlab.kernels.dense.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
+from gnnqlab.kernels.dense.int8_mm import MAX_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.int8_edges import int8_attend_columns, int8_attend_rows, quantized_sum
@@ -57,7 +57,7 @@ __all__ = ["Int8Products", "QuantizedProducts"]
 
 ROUNDINGS = ("stochastic", "nearest")
 AUTO = "auto"
-_MOST_RUNS = 8
+_MAX_RUNS = 8
 """Limit of runs of rows with one scale for which one integer product per run is faster."""
 _BLOCK = 8192
 """Rows per block in which errors are summed, in float64."""
@@ -275,7 +275,7 @@ class QuantizedProducts(EdgeProducts):
         self, a: Codes, b: Codes, transposed: bool, bias: Tensor | None, out: Tensor | None, *, accumulate: bool
     ) -> Tensor:
         """Return ``a @ b`` or ``a @ b.T``: integers if b has one scale and sums cannot overflow, else float32."""
-        if b.step is not None and a.codes.shape[1] < MOST_TERMS:
+        if b.step is not None and a.codes.shape[1] < MAX_TERMS:
             # The kernel finds the largest magnitude of its result, which is the scale of the next operand.
             maximum = (
                 self._largest.allocate(a.codes.device) if out is None and self.settings.scale == "tensor" else None
@@ -302,7 +302,7 @@ class QuantizedProducts(EdgeProducts):
         if self.settings.scale != "row":
             # Few scales, each for a run of rows; more runs would cost more calls than integers save.
             steps, counts = torch.unique_consecutive(scales, return_counts=True)
-            if len(steps) <= _MOST_RUNS:
+            if len(steps) <= _MAX_RUNS:
                 out = out if accumulate else out.zero_()
                 start = 0
                 # Rows that were quantized together are contiguous and share a scale: one integer product per run.

@@ -30,7 +30,7 @@ __all__ = [
 __getattr__ = former_functions(__name__, {"decoded_draws": "decode_draws", "decoded_by": "decode_by_rule"})
 
 _WIDTHS = (1, 2, 4, 8)
-_MOST_POINTS = 200  # points per panel; more would only overlap
+_MAX_POINTS = 200  # points per panel; more would only overlap
 
 
 def decode_draws(message: RealMessage, bits: int, draws: int) -> Tensor:
@@ -60,7 +60,7 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
         # Zeros are omitted: as the smallest value of a row they have no error, and all would lie on one point.
         positions = values.nonzero().flatten()
         # every k-th element, with k rounded up
-        drawn_positions = positions[:: max(-(-len(positions) // _MOST_POINTS), 1)]
+        drawn_positions = positions[:: max(-(-len(positions) // _MAX_POINTS), 1)]
         spread, mean = float(error[positions].std()), float(error[positions].mean())
         table.append((bits, len(positions), mean, spread, float(error.abs().max())))
         subtitle = f"mean {mean:+.3f}<br>spread {spread:.3f}"

@@ -195,7 +195,7 @@ def kinds_of_rows() -> dict[str, Tensor]:
 
 
 # Standard errors of an accepted bias; accepted factor over the variance of Theorem 1.
-_ROW_SIGMAS, _MOST = 3.0, 1.25
+_ROW_SIGMAS, _MAX_ERROR_RATIO = 3.0, 1.25
 # Bit-widths to assign, rows, and the accepted factor over the least variance.
 _WIDTHS, _ROWS, _NEAR = (2, 4, 8), 60, 1.05
 
@@ -242,7 +242,7 @@ def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bi
             return False
         place = (row - zero) / step if step > 0 else torch.zeros_like(row)  # position in steps
         least_error = float((step**2 * (place.frac() * (1 - place.frac()))).sum())  # Theorem 1: S² Σ σ (1 - σ)
-        if squared_error > _MOST * least_error + (_ROUNDED * length) ** 2:
+        if squared_error > _MAX_ERROR_RATIO * least_error + (_ROUNDED * length) ** 2:
             print(
                 f"Not yet: a {name} row is unbiased, but has {squared_error / max(least_error, 1e-12):.1f} times the "
                 "variance of Theorem 1. Is every value rounded to one of its two nearest levels?"

@@ -13,9 +13,9 @@ from gnnqlab.kernels import native
 
 __all__ = ["empty_in_huge_pages"]
 
-_LEAST_BYTES = 32 << 20
+_MIN_BYTES = 32 << 20
 """Size from which glibc never reuses a freed block."""
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 """Size up to which huge pages pay: in a virtual machine that has returned free memory to its host, finding huge pages
 may take longer than filling small ones: writing 512 MB took 0.1 to 1.0 s, with small pages 0.3 to 0.4 s."""
 
@@ -36,6 +36,6 @@ def empty_in_huge_pages(like: Tensor, *shape: int, dtype: torch.dtype = torch.fl
     """
     out = torch.empty(shape, dtype=dtype, device=like.device)
     # Smaller blocks are reused by the allocator, so their pages are mapped already.
-    if out.is_cpu and _LEAST_BYTES <= out.nbytes <= _MOST_BYTES and native.active(out.device):
+    if out.is_cpu and _MIN_BYTES <= out.nbytes <= _MAX_BYTES and native.active(out.device):
         _large_pages(out, out.nbytes)  # advice to the system before the first write
     return out

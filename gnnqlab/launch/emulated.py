@@ -36,7 +36,7 @@ from typing import Self
 
 from gnnqlab.launch.worker_target import import_path
 from gnnqlab.run import processes
-from gnnqlab.train.link import INTERFACE, MOST_HOSTS, parse_link
+from gnnqlab.train.link import INTERFACE, MAX_HOSTS, parse_link
 
 __all__ = ["EmulatedHosts", "Goodput", "available", "leftovers", "remove_leftovers"]
 
@@ -48,7 +48,7 @@ _WAKE_S = 0.1e-3
 """Allowance for a late timer of the bucket: with space for one frame only, the link lost 3 % of its rate."""
 _QUEUE_S = 0.4  # longest wait in the queue of a link; beyond it frames are dropped
 _ATTEMPTS = 5
-_MOST_BYTES = 64_000_000  # of a goodput measurement
+_MAX_BYTES = 64_000_000  # of a goodput measurement
 _COUNTER = itertools.count()
 
 
@@ -100,8 +100,8 @@ class EmulatedHosts:
     """
 
     def __init__(self, hosts: int, link: str) -> None:
-        if not 2 <= hosts <= MOST_HOSTS:
-            raise ValueError(f"emulated hosts must number 2 to {MOST_HOSTS}, got {hosts}")
+        if not 2 <= hosts <= MAX_HOSTS:
+            raise ValueError(f"emulated hosts must number 2 to {MAX_HOSTS}, got {hosts}")
         self.hosts, self.link = hosts, link
         self.rate = parse_link(link)
         self._names: list[str] = []
@@ -252,9 +252,9 @@ class EmulatedHosts:
             RuntimeError: if a transfer fails, takes twenty times its nominal time, or cannot be measured.
         """
         # At least twenty buckets, so that the full bucket at the start hardly matters.
-        num_bytes = int(min(_MOST_BYTES, max(20 * self.burst_bytes, self.rate / 8 * seconds)))
+        num_bytes = int(min(_MAX_BYTES, max(20 * self.burst_bytes, self.rate / 8 * seconds)))
         for attempt in range(_ATTEMPTS):
-            timed_bytes, took_s = self._time_transfer(source, target, min(num_bytes << attempt, _MOST_BYTES))
+            timed_bytes, took_s = self._time_transfer(source, target, min(num_bytes << attempt, _MAX_BYTES))
             if timed_bytes > num_bytes / 2:
                 return Goodput(measured=timed_bytes / took_s, nominal=self.rate / 8)
         raise RuntimeError(

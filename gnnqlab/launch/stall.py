@@ -40,7 +40,7 @@ _LOOK_S = 0.25  # seconds between two readings of /proc
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STEP_S = 0.5  # most seconds that one poll adds to a silence
 _UNKNOWN_S = 20.0  # seconds before a report while the duration of an epoch is unknown
-_FEWEST_BYTES = 1024
+_MIN_BYTES = 1024
 """Bytes between two polls from which on a link counts as receiving; idle connections exchange less."""
 
 
@@ -151,7 +151,7 @@ class StallWatch:
     def _count_received(self, activity: _Activity, num_bytes: int | None) -> None:
         """Reset the silence of a rank that receives: a message may take any time on a slow link."""
         previous_bytes = activity.received
-        if num_bytes is not None and previous_bytes is not None and num_bytes - previous_bytes >= _FEWEST_BYTES:
+        if num_bytes is not None and previous_bytes is not None and num_bytes - previous_bytes >= _MIN_BYTES:
             activity.silence_s = 0.0
         activity.received = num_bytes
 

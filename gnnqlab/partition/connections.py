@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
     from gnnqlab.partition.vertex_cut import VertexCut
 
-__all__ = ["Met", "copies_of", "count_met", "measure_vertex_cut"]
+__all__ = ["AggregatedRows", "copies_of", "count_aggregated_rows", "measure_vertex_cut"]
 
 
 def copies_of(cut: VertexCut, graph: Graph) -> tuple[Tensor, Tensor]:
@@ -42,10 +42,11 @@ def copies_of(cut: VertexCut, graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Met:
+class AggregatedRows:
     """Rows sent in one synchronisation with host aggregation, in both directions."""
 
     inner: int
+    """Rows within hosts."""
     outer: int
     """Rows between hosts: one each way for each pair of a node and a host that has a mirror but not the master."""
     most_inner: int
@@ -54,11 +55,12 @@ class Met:
     """Largest number of rows that one worker sends to other hosts."""
 
 
-def count_met(cut: VertexCut, graph: Graph, *, per_host: int) -> Met:
+def count_aggregated_rows(cut: VertexCut, graph: Graph, *, per_host: int) -> AggregatedRows:
     """Count the rows exchanged with host aggregation; :func:`measure_vertex_cut` counts those without it.
 
-    CDFGNN's outer connections are without host aggregation: in its Table 3 for 2 hosts x 8 with γ = 0, outer / (inner
-    + outer) of the RF - 1 mirrors per node is 1.2, while a node has mirrors on at most 1 other host.
+    CDFGNN counts its outer connections without host aggregation: by its Table 3, for 2 hosts with 8 workers each and
+    γ = 0, a node has 1.2 mirrors on other hosts on average, (replication factor - 1) · outer / (inner + outer). With
+    host aggregation it would have at most 1, on the only other host.
 
     Args:
         cut: a vertex-cut of ``graph``.
@@ -70,7 +72,7 @@ def count_met(cut: VertexCut, graph: Graph, *, per_host: int) -> Met:
         >>> from gnnqlab.partition.streamed import RandomEdges
         >>> graph = sbm(40, 2, 8)
         >>> cut = RandomEdges().cut(graph, 4)
-        >>> met, plain = count_met(cut, graph, per_host=2), measure_vertex_cut(cut, graph, per_host=2)
+        >>> met, plain = count_aggregated_rows(cut, graph, per_host=2), measure_vertex_cut(cut, graph, per_host=2)
         >>> met.outer < plain.outer, met.inner + met.outer == plain.inner + plain.outer
         (True, True)
     """
@@ -91,7 +93,7 @@ def count_met(cut: VertexCut, graph: Graph, *, per_host: int) -> Met:
     outer = rows - inner
     # Sums of rows: what one worker sends.
     sums = int(inner.sum()), int(outer.sum()), int(inner.sum(1).max()), int(outer.sum(1).max())
-    return Met(inner=sums[0], outer=sums[1], most_inner=sums[2], most_outer=sums[3])
+    return AggregatedRows(inner=sums[0], outer=sums[1], most_inner=sums[2], most_outer=sums[3])
 
 
 def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = None) -> Quality:

@@ -9,7 +9,7 @@ from gnnqlab.train.heartbeat import PHASES, Pulse
 __all__ = ["RateMeter", "describe_activity"]
 
 _AGAIN_S = 0.4  # least seconds between two measurements
-_FEWEST = 1000
+_MIN_BYTES_PER_S = 1000
 """Least rate shown, in bytes per second."""
 
 
@@ -79,5 +79,5 @@ class RateMeter:
         growth = [number - self._before[pid] for pid, number in known_counts.items() if pid in self._before]
         # The largest, not the sum: workers of one host read the same counter.
         rate = max(growth) / (now_s - self._measured_s) if growth and self._measured_s is not None else 0.0
-        self._before, self._measured_s, self._rate = known_counts, now_s, rate if rate >= _FEWEST else None
+        self._before, self._measured_s, self._rate = known_counts, now_s, rate if rate >= _MIN_BYTES_PER_S else None
         return self._rate

@@ -18,7 +18,7 @@ __all__ = [
     "FASTEST",
     "FILE",
     "INTERFACE",
-    "MOST_HOSTS",
+    "MAX_HOSTS",
     "SLOWEST",
     "Link",
     "link_name",
@@ -29,7 +29,7 @@ __all__ = [
 FILE = "link.json"
 INTERFACE = "eth0"
 """Name of an emulated host's only interface."""
-MOST_HOSTS = 64
+MAX_HOSTS = 64
 SLOWEST, FASTEST = 1_000_000, 100_000_000_000
 """Range of a link's rate, in bits per second."""
 _LINK = re.compile(r"(\d+(?:\.\d+)?)(k|m|g)bit", re.IGNORECASE)

@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from gnnqlab.former_names import FormerMember, former_functions
 from gnnqlab.graph.graph import Graph
-from gnnqlab.partition.cut import Cut, Partitioner
+from gnnqlab.partition.cut import CUTS, Cut, Partitioner
 from gnnqlab.partition.parts import cut_graph
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["MOST_WORKERS", "CutCounts", "count_by_workers"]
+__all__ = ["MAX_WORKERS", "CutCounts", "count_by_workers"]
 
 Counts = NDArray[np.int64]
 
-MOST_WORKERS = 4096
+MAX_WORKERS = 4096
 """Limit of P: counts are stored for P² pairs, 128 MiB here."""
 
 
@@ -48,7 +48,7 @@ class CutCounts:
         """Count the rows and edges of an edge-cut.
 
         Raises:
-            ValueError: if the cut is a vertex-cut, or there are more workers than `MOST_WORKERS`.
+            ValueError: if the cut is a vertex-cut, or there are more workers than `MAX_WORKERS`.
 
         Example:
             >>> from gnnqlab import course
@@ -59,11 +59,9 @@ class CutCounts:
         """
         kind, workers = cut.kind, cut.workers
         if kind != "nodes":
-            raise ValueError(
-                f"halo rows need an edge-cut, a cut of nodes, got a cut of {kind}; train a short run instead"
-            )
-        if workers > MOST_WORKERS:
-            raise ValueError(f"workers must be at most {MOST_WORKERS} to count every pair, got {workers}")
+            raise ValueError(f"halo rows need an edge-cut, got {CUTS[kind]}; train a short run instead")
+        if workers > MAX_WORKERS:
+            raise ValueError(f"workers must be at most {MAX_WORKERS} to count every pair, got {workers}")
         owner, degrees = cut.owner.numpy(), graph.in_degrees.numpy()
         source = graph.indices.numpy().astype(np.int64)  # (E,); int64, since keys below exceed int32
         end = np.repeat(np.arange(graph.num_nodes), degrees)  # (E,), node at which each edge ends

@@ -23,7 +23,7 @@ __all__ = ["median_error", "compare_with_runs"]
 
 _LATEST = 40
 """Limit of runs, the latest ones; the machine may have changed since older ones."""
-_FEWEST = 6
+_MIN_EPOCHS = 6
 """Least epochs of a run for a median."""
 
 
@@ -73,7 +73,9 @@ def _similar_runs(config: RunConfig, all_runs: Iterable[Run]) -> Iterable[Run]:
             == (config.train.input_features, config.train.transport)
             and run_config.system.partition == config.system.partition
         )
-        if is_similar and run_config.train.epochs >= _FEWEST and run.status == "finished":  # fewer are mostly warm-up
+        if (
+            is_similar and run_config.train.epochs >= _MIN_EPOCHS and run.status == "finished"
+        ):  # fewer are mostly warm-up
             yield run
 
 

@@ -71,10 +71,10 @@ def test_packing_is_left_where_it_does_not_pay(backend: str, packings: list, mon
     packings.clear()
     few, many = (matrix(NODES, NODES, edges, seed=3) for edges in (8 * NODES - 1, 8 * NODES))
     with native.use("native", isa=backend), monkeypatch.context() as patch:
-        patch.setattr(codes, "_LEAST_BYTES", NODES * COLUMNS + 1)
+        patch.setattr(codes, "_MIN_BYTES", NODES * COLUMNS + 1)
         _trained(many, "auto", 4)
         assert packings == [], "rows that fit into a near cache"
-        patch.setattr(codes, "_LEAST_BYTES", NODES * COLUMNS)
+        patch.setattr(codes, "_MIN_BYTES", NODES * COLUMNS)
         _trained(few, "auto", 4)
         _trained(many, "auto", 5)
         assert packings == [], "few edges per row, or more than four bits"

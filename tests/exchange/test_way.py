@@ -22,10 +22,10 @@ from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
 PACKAGE = Path(gnnqlab.__file__).parent
-MOST_FRAMES, MOST_FILES = 8, 7
-MOST_FRAMES_TO_BYTES = 10
+MAX_FRAMES, MAX_FILES = 8, 7
+MAX_FRAMES_TO_BYTES = 10
 """From the call of an exchange to the call of the codec's kernel, both ends counted."""
-MOST_CALLS, MOST_OWN_CALLS = 200, 122
+MAX_CALLS, MAX_OWN_CALLS = 200, 122
 """Calls of functions of gnnqlab in one aggregation: all, and those of the folders `exchange` and `message`. Most others
 are checks of arguments in the kernels of the two sums, of encoding and of decoding."""
 
@@ -58,8 +58,8 @@ def test_from_aggregate_to_the_wire(schedule):
         assert ways
         for way in ways:
             assert way[0][1] == "aggregate"
-            assert len(way) <= MOST_FRAMES, way
-            assert len({file for file, _ in way}) <= MOST_FILES, way
+            assert len(way) <= MAX_FRAMES, way
+            assert len({file for file, _ in way}) <= MAX_FILES, way
 
 
 def costs_on_rank(rank, workers, graph, owner):
@@ -95,11 +95,11 @@ def costs_on_rank(rank, workers, graph, owner):
 def test_an_aggregation_makes_few_calls_and_few_frames():
     graph = random_graph(seed=8)
     for calls, ways in run_ranks(costs_on_rank, 2, graph, Random(seed=1).assign(graph, 2)):
-        assert 0 < calls["exchange"] + calls["message"] <= MOST_OWN_CALLS, calls
-        assert calls.total() <= MOST_CALLS, calls
+        assert 0 < calls["exchange"] + calls["message"] <= MAX_OWN_CALLS, calls
+        assert calls.total() <= MAX_CALLS, calls
         for way in ways:
             assert way[0] == ("exchange.py", "aggregate")
-            assert len(way) <= MOST_FRAMES_TO_BYTES, way
+            assert len(way) <= MAX_FRAMES_TO_BYTES, way
 
 
 def test_channel_factory_has_at_most_10_parameters():

@@ -16,7 +16,7 @@ from tests.cases import each
 
 ARCHITECTURES = os.environ.get("GNNQLAB_ARCHITECTURES", "90").split(",")
 """H100; the library is built for ``80,90,100``. Without the report of a build each is compiled here."""
-LEAST_OCCUPANCY = 0.5
+MIN_OCCUPANCY = 0.5
 
 
 @pytest.mark.slow
@@ -28,7 +28,7 @@ def test_no_kernel_spills_and_enough_warps_fit(file: str, architecture: str) -> 
     assert kernels
     spilling = [kernel for kernel in kernels if kernel.spilled_bytes]
     assert not spilling
-    crowded = [(kernel, kernel.occupancy) for kernel in kernels if kernel.occupancy < LEAST_OCCUPANCY]
+    crowded = [(kernel, kernel.occupancy) for kernel in kernels if kernel.occupancy < MIN_OCCUPANCY]
     assert not crowded
 
 

@@ -43,7 +43,7 @@ def test_both_ways_have_the_same_bits(backend: str, heads: int, features: int) -
 @on_native
 @pytest.mark.parametrize("faster", ["together", "apart"])
 def test_the_faster_way_is_measured_once_and_taken(monkeypatch: pytest.MonkeyPatch, faster: str, backend: str) -> None:
-    adj, weights, x = _case(heads_room._LEAST_EDGES, 2, 3)
+    adj, weights, x = _case(heads_room._MIN_EDGES, 2, 3)
     looked, taken, original = [], [], heads_room._sum_per_head
 
     def look(**ways: object) -> str:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.dense.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
+from gnnqlab.kernels.dense.int8_mm import MAX_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from tests.kernels.backends import EVERY, use
 
 SIZES = ((1, 1, 1), (7, 5, 3), (50, 66, 17), (13, 4, 64), (130, 257, 130), (48, 64, 65), (300, 128, 1))
@@ -99,9 +99,9 @@ def test_sums_over_rows_of_different_scales(backend: str, sizes: tuple[int, int,
 def test_the_largest_sums_do_not_overflow(backend: str) -> None:
     """As many terms of codes of 127 as 32 bits hold; over rows twice as many, which 64 bits hold."""
     with use(backend):
-        most = torch.full((2, MOST_TERMS - 1), 127, dtype=torch.int8)
+        most = torch.full((2, MAX_TERMS - 1), 127, dtype=torch.int8)
         product = int8_mm(most, torch.ones(2), most, 1.0, transposed=True)
-        assert (product == torch.tensor(127.0 * 127.0 * (MOST_TERMS - 1)).item()).all()
+        assert (product == torch.tensor(127.0 * 127.0 * (MAX_TERMS - 1)).item()).all()
         many = torch.full((200_000, 3), 127, dtype=torch.int8)
         expected = torch.tensor(127.0 * 127.0 * 200_000).item()
         assert (int8_mm_transposed(many, -many, 1.0) == -expected).all()
@@ -139,7 +139,7 @@ def test_mismatched_operands_raise_value_error() -> None:
         (lambda: int8_mm(a, scales, a, 1.0, transposed=True, out=torch.zeros(4, 5)), "out must be float32"),
         (lambda: int8_mm_transposed(a, a[:3], 1.0), "as many rows"),
         (lambda: int8_mm_scaled(a, a, torch.ones(3)), "as many rows"),
-        (lambda: int8_mm(torch.zeros(1, MOST_TERMS, dtype=torch.int8), scales[:1], a, 1.0), "terms"),
+        (lambda: int8_mm(torch.zeros(1, MAX_TERMS, dtype=torch.int8), scales[:1], a, 1.0), "terms"),
     ):
         with pytest.raises(ValueError, match=text):
             call()

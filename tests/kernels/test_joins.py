@@ -7,7 +7,7 @@ import torch
 
 from gnnqlab.kernels import native, noise
 from gnnqlab.kernels.reference import jumping_knowledge as reference
-from gnnqlab.kernels.rowwise.jumping_knowledge import JOINS, MOST, join
+from gnnqlab.kernels.rowwise.jumping_knowledge import JOINS, MAX_LAYERS, join
 from gnnqlab.kernels.rowwise.nodewise import Mask, disable_fusion
 from gnnqlab.train.records.memory_tracker import MemoryTracker
 from tests.cases import each
@@ -129,7 +129,7 @@ def test_a_pass_back_makes_a_matrix_a_layer(backend, how):
 
 @each("backend", EVERY)
 def test_more_layers_than_kernels_or_a_byte_take(backend):
-    for count in (MOST, MOST + 1, 257):
+    for count in (MAX_LAYERS, MAX_LAYERS + 1, 257):
         layers, mask = _layers(count, 3, 5), _mask(3, 0.3)
         with use(backend):
             for how in JOINS:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -293,8 +294,9 @@ def test_a_checkpoint_of_a_version_with_former_names_belongs_to_its_run(system, 
 
 
 def keeper_of(run, config):
+    trainer = SimpleNamespace(distributed=False)
     return CheckpointManager(
-        run.folder, config, 0, trainer=None, control=None, heartbeat=Heartbeat(None), model_file=None, cut="this"
+        run.folder, config, 0, trainer=trainer, control=None, heartbeat=Heartbeat(None), model_file=None, cut="this"
     )
 
 

@@ -188,7 +188,7 @@ def test_other_cuts_and_rows_that_travel_twice_are_refused():
     with pytest.raises(ValueError, match="exchange must send each halo row once, .* got Halo"):
         at_scale(twice, _named("vanilla"), workers=(4,))
     edges = replace(probe, config=replace(probe.config, system=gq.systems.cdfgnn()))
-    with pytest.raises(ValueError, match="halo rows need an edge-cut, a cut of nodes, got a cut of edges"):
+    with pytest.raises(ValueError, match="halo rows need an edge-cut, got a vertex-cut"):
         at_scale(edges, _named("vanilla"), workers=(4,))
 
 

@@ -60,8 +60,8 @@ def test_a_node_a_worker_is_the_end_of_it():
 
 def test_other_cuts_and_too_many_workers_are_refused(monkeypatch):
     graph = gq.load("sbm:40,2,4")
-    with pytest.raises(ValueError, match="halo rows need an edge-cut, a cut of nodes, got a cut of edges"):
+    with pytest.raises(ValueError, match="halo rows need an edge-cut, got a vertex-cut"):
         CutCounts.from_cut(graph, cut_graph(graph, gq.partitioners.EBV(), 2))
-    monkeypatch.setattr(place, "MOST_WORKERS", 3)
+    monkeypatch.setattr(place, "MAX_WORKERS", 3)
     with pytest.raises(ValueError, match="workers must be at most 3 to count every pair, got 4"):
         CutCounts.from_cut(graph, cut_graph(graph, gq.partitioners.Random(), 4))

@@ -43,14 +43,14 @@ _PROGRAMS = 60
 """Limit of linear programs; five to fifteen usually reach `_TOLERANCE`."""
 _BATCH = 4096
 """Upgrades tried one after another before those that still fit are searched for again."""
-_MOST_TRIED = 20_000
+_MAX_TRIED = 20_000
 """Limit of assignments of the open groups for exhaustive search; an integer program handles more."""
 _NODES = 200
 """Limit of nodes in the tree of the integer program."""
 
 
 def solve_full_duplex(
-    problem: Problem, *, tolerance: float = 1e-4, most_open: int = 64, most_tried: int = _MOST_TRIED
+    problem: Problem, *, tolerance: float = 1e-4, most_open: int = 64, most_tried: int = _MAX_TRIED
 ) -> Solution:
     """Find a good assignment in milliseconds, with a proved lower bound on every assignment.
 

@@ -33,11 +33,11 @@ Index = NDArray[np.int64]
 
 _FEW = 64
 """Limit of groups for which the tolerance is 0, so that the optimum is found."""
-_MOST_OPEN = 2000
+_MAX_OPEN = 2000
 """Limit of groups with an open bit-width for which fronts are listed."""
 _LOOKAHEAD = 256
 """Upgrades of a link that are searched for those that fit into its spare time."""
-_MOST_STAIRS = 400_000
+_MAX_STAIRS = 400_000
 """Limit of stairs; above it the window is narrowed."""
 
 
@@ -73,7 +73,7 @@ def solve(problem: Problem, *, tolerance: float = 1e-4, most_open: int | None = 
         return assignment.solution(problem)
     slack = np.maximum(assignment.reached - proved_bound, 0.0)  # (R,)
     # The gap is too large: list the assignments of each link that may still be better.
-    lists = fronts(problem, relaxation.multipliers, slack, most_open=_MOST_OPEN if most_open is None else most_open)
+    lists = fronts(problem, relaxation.multipliers, slack, most_open=_MAX_OPEN if most_open is None else most_open)
     if not lists:
         return assignment.solution(problem)
     refinement = _assign(problem, ups, relaxation, proved_bound, lists, 0.0)
@@ -152,7 +152,7 @@ def _stairs_around(
     # Too many stairs: narrow the window to a quarter on both sides of the relaxed best Z.
     for _ in range(8):
         states = ups.last_state_within(high[round_of]) - ups.last_state_within(low[round_of])
-        if states.sum() * ups.hull.size <= _MOST_STAIRS:
+        if states.sum() * ups.hull.size <= _MAX_STAIRS:
             break
         is_complete[:] = False
         low, high = (relaxation.seconds + (end - relaxation.seconds) / 4 for end in (low, high))

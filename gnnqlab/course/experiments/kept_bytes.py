@@ -34,11 +34,14 @@ __getattr__ = former_functions(
 )
 
 PURPOSES = {
-    "inputs of products": ("AffineBackward", "LinearBackward", "ConvolveBackward", "MmBackward0", "AddmmBackward0"),
-    "attention": ("AttendBackward", "_AttendBackward"),
+    "inputs of products": (
+        "AffineBackward", "PackedAffineBackward", "LinearFunctionBackward", "ConvolveBackward", "MmBackward0",
+        "AddmmBackward0",
+    ),
+    "attention": ("AttendBackward", "AttendFunctionBackward", "_AttendBackward"),
     "norms": ("LayerNormBackward", "NativeLayerNormBackward0", "_NodewiseBackward"),
     "activations": ("RectifierBackward", "ReluBackward0"),
-}
+}  # fmt: skip
 """Purpose -> names of the autograd nodes that save tensors for it; tensors of other nodes are ``others``."""
 
 

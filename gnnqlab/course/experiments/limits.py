@@ -40,7 +40,7 @@ __all__ = [
     "EPOCH", "OTHER", "PARTS", "Rates", "coded_bytes", "draw_limits", "least_s", "limits_table", "measure_limits",
 ]  # fmt: skip
 
-_LEAST_S = 0.01
+_MIN_S = 0.01
 """Least total seconds of the repeats of a rate."""
 
 
@@ -48,7 +48,7 @@ _LEAST_S = 0.01
 class Rates:
     """Measured rates, one per size or shape, each measured on first use.
 
-    A rate is the best of consecutive repeats, as many as needed to fill `_LEAST_S`, because other load on the machine
+    A rate is the best of consecutive repeats, as many as needed to fill `_MIN_S`, because other load on the machine
     only slows them down. Data that fits into a CPU cache is read from there.
     """
 
@@ -99,7 +99,7 @@ class Rates:
             run = prepare()
             run()  # warm up: allocate, fill caches
             seconds: list[float] = []
-            while len(seconds) < self.repeats or sum(seconds) < _LEAST_S:
+            while len(seconds) < self.repeats or sum(seconds) < _MIN_S:
                 start = self.timer()
                 run()
                 seconds.append(self.timer() - start)

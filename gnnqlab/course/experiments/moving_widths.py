@@ -84,7 +84,7 @@ _GAP = 0.085
 """Gap between panels as a share of the height, with space for a legend above each."""
 
 # Most bars to draw; of a longer run, only every k-th epoch is read.
-_MOST_BARS = 400
+_MAX_BARS = 400
 # Bit-width -> colour, ordered by lightness: light for few bits, dark for many.
 _WIDTH_COLORS = {1: "#fee838", 2: "#c9b869", 3: "#a69d75", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
 
@@ -150,7 +150,7 @@ def rows_by_width(run: Run) -> DataFrame:
     For a run of more than 400 epochs only every second, third ... epoch is read, which bounds the time.
     """
     epochs = int(run.records["epoch"].max()) + 1
-    traffic = run.read_traffic(epochs=range(0, epochs, -(-epochs // _MOST_BARS)))  # every k-th epoch, with k rounded up
+    traffic = run.read_traffic(epochs=range(0, epochs, -(-epochs // _MAX_BARS)))  # every k-th epoch, with k rounded up
     counts = traffic.groupby(["epoch", "bits"])["rows"].sum().unstack(fill_value=0)  # (epoch, bits) -> rows
     return counts.div(counts.sum(axis=1), axis=0)  # share of the rows of an epoch
 

@@ -232,7 +232,7 @@ def require_repeatable(system: System, workers: int) -> None:
     if exchange.takes_cuts_of != "nodes" or exchange.sends_blocks:
         raise ValueError(
             f"rows at a point are those of halo nodes, got exchange {type(exchange).__name__}; choose exchange Halo() "
-            "and a cut of nodes"
+            "and an edge-cut"
         )
     if system.cache != NoCache():
         raise ValueError(

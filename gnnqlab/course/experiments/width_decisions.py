@@ -26,6 +26,7 @@ from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.cut import CUTS
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.partition.shard import Shard
 from gnnqlab.simulation.gradient_noise import gradient_noise, trained_weights
@@ -170,7 +171,9 @@ def importance_ablation(
     shape = replace(model, dropout=0.0, input_dropout=0.0)  # dropout would add variance of its own
     recipe = (system or make_system("vanilla")).on_hosts(hosts)
     if (cuts := recipe.partition.cuts) != "nodes":
-        raise ValueError(f"importance is that of halo rows, got a cut of {cuts}; choose METIS() or Random()")
+        raise ValueError(
+            f"importance is that of halo rows, which need an edge-cut, got {CUTS[cuts]}; choose METIS() or Random()"
+        )
     cut = cut_graph(graph, recipe.partition, workers)
     shards = [cut.shard(graph, rank) for rank in range(workers)]
     variances_by_mask: dict[str, list[float]] = {mask: [] for mask in MASKS}

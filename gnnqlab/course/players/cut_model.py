@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from gnnqlab.bits.policy import BitPolicy
     from gnnqlab.graph.convert.given import GraphLike
 
-__all__ = ["MOST_PARTS", "PARTITIONERS", "ExplorerModel"]
+__all__ = ["MAX_PARTS", "PARTITIONERS", "ExplorerModel"]
 
 PARTITIONERS = {"METIS": METIS, "random": Random, "EBV": EBV, "HEP": HEP, "random edges": RandomEdges}
 """Displayed name -> partitioner."""
-MOST_PARTS = 16
+MAX_PARTS = 16
 
 
 class ExplorerModel:
@@ -45,7 +45,7 @@ class ExplorerModel:
         *,
         partitioner: str = "METIS",
         parts: int = 4,
-        most_parts: int = MOST_PARTS,
+        most_parts: int = MAX_PARTS,
         hosts: int = 1,
         bits: BitPolicy | None = None,
     ) -> None:

@@ -10,7 +10,7 @@ import html
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.course.players.cut_model import MOST_PARTS, PARTITIONERS, ExplorerModel
+from gnnqlab.course.players.cut_model import MAX_PARTS, PARTITIONERS, ExplorerModel
 from gnnqlab.lab.figures.bundle import fallback_for, table_html
 from gnnqlab.lab.figures.controls import (
     KNOBS,
@@ -274,7 +274,7 @@ class PartitionExplorer:
         *,
         partitioner: str = "METIS",
         parts: int = 4,
-        most_parts: int = MOST_PARTS,
+        most_parts: int = MAX_PARTS,
         hosts: int = 1,
         bits: BitPolicy | None = None,
     ) -> None:

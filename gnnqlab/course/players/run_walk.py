@@ -24,7 +24,7 @@ _SHORT_MS = 2e-3
 """Times closer than this are merged: clocks are read one after another."""
 _GAP_MS = 0.05
 """Shorter gaps between two activities are ignored."""
-_MOST_MOMENTS = 400
+_MAX_MOMENTS = 400
 """Largest number of steps of the player; more are merged."""
 
 
@@ -172,7 +172,7 @@ class RunWalk:
         # a message is sent or arrives
         times |= {time for message in self.messages for time in (message.start, message.end) if 0 < time < end}
         distance = _SHORT_MS
-        while len(bounds := _spaced(sorted(times), distance, end)) > _MOST_MOMENTS:
+        while len(bounds := _spaced(sorted(times), distance, end)) > _MAX_MOMENTS:
             distance *= 2  # merge more changes until the player has few enough steps
         return tuple(Moment(number, *span) for number, span in enumerate(itertools.pairwise([*bounds, end])))
 

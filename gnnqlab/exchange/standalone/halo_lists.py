@@ -15,7 +15,7 @@ from torch import Tensor
 
 __all__ = ["Lists", "agree"]
 
-_MOST_IDS = 2**32
+_MAX_IDS = 2**32
 """Ids are 32-bit words of the random number generator's counter."""
 
 
@@ -106,7 +106,7 @@ def _fault(
         return f"seed must be in [0, 2**63), got {seed}"
     if ids is not None and (ids.shape != (num_rows,) or not _is_integer(ids)):
         return f"ids must have one integer for each of {num_rows} rows, got {ids.dtype} {tuple(ids.shape)}"
-    if ids is not None and ids.numel() and not (0 <= int(ids.min()) and int(ids.max()) < _MOST_IDS):
+    if ids is not None and ids.numel() and not (0 <= int(ids.min()) and int(ids.max()) < _MAX_IDS):
         return f"ids must be in [0, 2**32), got {int(ids.min())} to {int(ids.max())}"
     for peer, rows in enumerate(send):
         if rows.numel() == 0:

@@ -1,7 +1,7 @@
 """Rotated codec: encode and decode rows after a random rotation; letters as in :mod:`gnnqlab.kernels.codec.rows`.
 
 `gnnqlab.kernels.reference.rotate` defines the arithmetic; the compiled kernels give identical bytes. The CUDA kernels
-have been tested only by emulation on a CPU, thread by thread, never on a GPU; for rows wider than `MOST_COLUMNS` the
+have been tested only by emulation on a CPU, thread by thread, never on a GPU; for rows wider than `MAX_COLUMNS` the
 reference runs on CUDA.
 """
 
@@ -16,10 +16,10 @@ from gnnqlab.kernels.codec.rows import NON_FINITE, raise_or_note, row_bytes, run
 from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import rotate as reference
 
-__all__ = ["MOST_COLUMNS", "ROTATED_WIDTHS", "decode_rotated", "encode_rotated"]
+__all__ = ["MAX_COLUMNS", "ROTATED_WIDTHS", "decode_rotated", "encode_rotated"]
 
 ROTATED_WIDTHS = (1, 2, 3, 4)
-MOST_COLUMNS = 8192
+MAX_COLUMNS = 8192
 """Largest number of columns of a row that fits into a CUDA block's shared memory."""
 
 # x, N, stride, D; rows, n, ids; bits, width, offsets; payload, bytes; scales, spreads; rotations; seed, epoch,
@@ -190,7 +190,7 @@ def _decode(
 def _native(matrix: Tensor, *tensors: Tensor) -> bool:
     """Return True if the compiled kernel supports these tensors: contiguous rows, on CUDA not too wide."""
     return (
-        (matrix.device.type == "cpu" or matrix.shape[1] <= MOST_COLUMNS)
+        (matrix.device.type == "cpu" or matrix.shape[1] <= MAX_COLUMNS)
         and native.active(matrix.device)
         and (matrix.stride(1) == 1 or matrix.shape[1] == 1)
         and all(tensor.is_contiguous() for tensor in tensors)

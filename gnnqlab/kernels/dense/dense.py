@@ -22,7 +22,7 @@ __all__ = ["bfloat16_mm"]
 
 _BY_ROWS, _PLAIN, _TURNED = 101, 111, 112
 """Constants of the CBLAS interface: row-major storage, not transposed, transposed."""
-_MOST = 2**31 - 1
+_MAX_DIMENSION = 2**31 - 1
 """Largest size in the CBLAS interface, whose integers have 32 bits."""
 
 
@@ -60,7 +60,7 @@ def bfloat16_mm(a: Tensor, b: Tensor, *, out: Tensor | None = None, accumulate: 
     if min(*shape, a.shape[1]) == 0:  # CBLAS refuses leading dimensions of 0
         return out if accumulate else out.zero_()
     # None: no such function in this PyTorch, or sizes that its 32-bit integers cannot hold.
-    gemm = _gemm() if native.active(a.device) and max(*a.shape, *b.shape) <= _MOST else None
+    gemm = _gemm() if native.active(a.device) and max(*a.shape, *b.shape) <= _MAX_DIMENSION else None
     if gemm is None:
         # beta = 0 ignores the contents of out, even NaN.
         return torch.addmm(out, a.float(), b.float(), beta=1.0 if accumulate else 0.0, out=out)

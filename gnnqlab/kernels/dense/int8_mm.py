@@ -15,9 +15,9 @@ from gnnqlab.kernels.codec.quantize import largest_magnitude
 from gnnqlab.kernels.huge_pages import empty_in_huge_pages
 from gnnqlab.kernels.sparse.adjacency import describe
 
-__all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8_mm_transposed"]
+__all__ = ["MAX_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8_mm_transposed"]
 
-MOST_TERMS = 2**16
+MAX_TERMS = 2**16
 """Number of products of two codes whose sum fits into 32 bits, with one factor shifted to be positive."""
 
 # a, stride, scales; b, stride, scale, is transposed; M, N, K; bias; out, stride, accumulate; largest; threads.
@@ -70,7 +70,7 @@ def int8_mm(
             epilogue of the product, for the scale of the next tensor (TANGO, section 3.3).
 
     Raises:
-        ValueError: if shapes or types do not match, or K reaches `MOST_TERMS`.
+        ValueError: if shapes or types do not match, or K reaches `MAX_TERMS`.
 
     Example:
         >>> codes, scales = torch.tensor([[1, 2]], dtype=torch.int8), torch.tensor([0.5])
@@ -82,8 +82,8 @@ def int8_mm(
     (rows, terms), (columns, b_terms) = a.shape, b.shape if transposed else b.shape[::-1]
     if terms != b_terms:
         raise ValueError(f"a and b must both have {terms} terms per sum, got {describe(a)} and {describe(b)}")
-    if terms >= MOST_TERMS:
-        raise ValueError(f"sums of codes must have fewer than {MOST_TERMS} terms, got {terms}; use compute float32")
+    if terms >= MAX_TERMS:
+        raise ValueError(f"sums of codes must have fewer than {MAX_TERMS} terms, got {terms}; use compute float32")
     out = _checked_out(out, rows, columns, a, accumulate)  # (M, N)
     if not native.active(a.device):
         sums = _integers(a, b.t() if transposed else b)  # (M, N) float64, exact

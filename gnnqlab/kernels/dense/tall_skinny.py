@@ -25,9 +25,9 @@ __all__ = ["many", "own_products", "pays", "tall_mm"]
 
 # x, stride, N, I; w, both strides, O; base, stride; out, stride; threads.
 _tall_mm = native.declare("tall_mm", "p i i i p i i i p i p i i")
-_LEAST_ROWS = 1024
+_MIN_ROWS = 1024
 """Minimum number of rows: with fewer, packing the matrix dominates a product of microseconds."""
-_MOST_COLUMNS = 4096
+_MAX_COLUMNS = 4096
 """Maximum of I + O: a larger packed matrix exceeds the near caches, where PyTorch's blocking is faster."""
 _MAKER = "GenuineIntel"
 """CPU vendor for which PyTorch's library is optimized."""
@@ -74,7 +74,7 @@ def tall_mm(x: Tensor, w: Tensor, *, base: Tensor | None = None, out: Tensor | N
 
 def many(x: Tensor) -> bool:
     """Return True if there are enough rows ``(N, I)`` to amortize preprocessing of a small matrix."""
-    return x.shape[0] >= _LEAST_ROWS
+    return x.shape[0] >= _MIN_ROWS
 
 
 def pays(x: Tensor, w: Tensor) -> bool:
@@ -86,7 +86,7 @@ def pays(x: Tensor, w: Tensor) -> bool:
     """
     if not (x.is_cpu and x.dtype == w.dtype == torch.float32 and x.dim() == w.dim() == 2):
         return False
-    if not many(x) or sum(w.shape) > _MOST_COLUMNS or not (x.stride(1) == 1 or x.shape[1] == 1):
+    if not many(x) or sum(w.shape) > _MAX_COLUMNS or not (x.stride(1) == 1 or x.shape[1] == 1):
         return False
     return (_of_another_maker() if _own is None else _own) and native.active(x.device)
 

@@ -6,7 +6,7 @@ per element, the index of its layer, so the layers themselves need not be saved;
 and these bytes, and writes a gradient for each layer. The mask is generated again instead of being saved.
 
 `gnnqlab.kernels.reference.jumping_knowledge` is the definition. It runs for rows that are not float32, for more than
-`MOST` layers, without compiled kernels, and inside `gnnqlab.kernels.rowwise.nodewise.apart` (as separate steps).
+`MAX_LAYERS` layers, without compiled kernels, and inside `gnnqlab.kernels.rowwise.nodewise.apart` (as separate steps).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gnnqlab.kernels.reference import jumping_knowledge as reference
 from gnnqlab.kernels.rowwise import nodewise
 from gnnqlab.kernels.rowwise.nodewise import Mask
 
-__all__ = ["JOINS", "MOST", "join"]
+__all__ = ["JOINS", "MAX_LAYERS", "join"]
 
 JOINS = ("cat", "max")
-MOST = 32
+MAX_LAYERS = 32
 """Largest number of layers that compiled kernels join."""
 
-_MOST_BY_BYTE = 256  # layers that the saved byte can number
+_MAX_BY_BYTE = 256  # layers that the saved byte can number
 # Addresses and strides of layers, T, N, D; ids, are int32, threshold, seed, epoch, stream; out (and layer); threads.
 _columns = native.declare("join_columns", "p p i i i p i i i i i p i")
 _largest = native.declare("join_largest", "p p i i i p i i i i i p p i")
@@ -55,7 +55,7 @@ def join(layers: Sequence[Tensor], how: str, *, mask: Mask | None = None) -> Ten
     """
     layers = list(layers)
     threshold = _check(layers, how, mask)
-    if torch.compiler.is_compiling() or nodewise.is_fusion_disabled() or len(layers) > _MOST_BY_BYTE:
+    if torch.compiler.is_compiling() or nodewise.is_fusion_disabled() or len(layers) > _MAX_BY_BYTE:
         return _step_by_step(layers, how, mask)
     # Without a mask no ids are read or saved.
     ids = torch.empty(0, dtype=torch.int64, device=layers[0].device) if threshold == 0 or mask is None else mask.ids
@@ -89,7 +89,7 @@ def _step_by_step(layers: list[Tensor], how: str, mask: Mask | None) -> Tensor:
 
 
 def _fuses(x: Tensor, num_layers: int) -> bool:
-    return x.dtype == torch.float32 and num_layers <= MOST and native.active(x.device)
+    return x.dtype == torch.float32 and num_layers <= MAX_LAYERS and native.active(x.device)
 
 
 def _addresses(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from gnnqlab.kernels.sparse.int8_edges import int8_weighted_sum
 __all__ = ["WAYS", "head_sums", "measured_ways"]
 
 WAYS = ("measured", "together", "apart")
-_LEAST_EDGES = 1 << 14
+_MIN_EDGES = 1 << 14
 """Minimum number of edges for a measurement, which costs more than it gains on smaller graphs."""
 _TRIES = 2
 
@@ -55,7 +55,7 @@ def head_sums(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int, 
         raise ValueError(f"way must be one of {WAYS}, got {way!r}")
     if way == "apart":
         return _sum_per_head(adj, weights, x, heads)
-    is_measured = way == "measured" and adj.num_edges >= _LEAST_EDGES
+    is_measured = way == "measured" and adj.num_edges >= _MIN_EDGES
     if is_measured and x.codes.is_cpu and native.active(x.codes.device):
         features = x.shape[1] // heads
         # Sizes to a power of two, so that graphs of similar size share a measurement.

@@ -19,6 +19,7 @@ from gnnqlab.lab.figures.grid_places import Grid, neighbourhood, places_on_grid
 from gnnqlab.lab.figures.node_fills import Fill, FillAssignment
 from gnnqlab.lab.figures.theme import finish
 from gnnqlab.lab.figures.waiting import Dependencies, dependencies_of, transferred_nodes
+from gnnqlab.partition.cut import CUTS
 from gnnqlab.simulation.coding_errors import coding_errors
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ COLORINGS = ("owner", "halo", "bits", "error")
 _PAGE = 720
 """Width in pixels of the page for which the height is chosen; a live view derives the height from its own width."""
 _SIDE, _LEGEND_PX = 8, 95
-_MOST_EDGES = 600
+_MAX_EDGES = 600
 _NUMBERED = 120
 """Most cells without images that are labelled with the ids of their nodes."""
 _TITLES = {
@@ -182,8 +183,8 @@ def _check(
         raise ValueError("show='error' needs bits= or errors=, got neither; pass bits=gq.bits.Fixed(bits=2)")
     if (bits is not None or errors is not None) and parts.shards[0].cuts != "nodes":
         raise ValueError(
-            "bits and errors can be drawn for an edge-cut only, where a halo row is a copy of one node's row, got a "
-            f"cut of {parts.shards[0].cuts}; show 'owner' or 'halo'"
+            "bits and errors can be drawn for an edge-cut only, where a halo row is a copy of one node's row, got "
+            f"{CUTS[parts.shards[0].cuts]}; show 'owner' or 'halo'"
         )
 
 
@@ -304,7 +305,7 @@ def _add_edges(figure: Figure, parts: Parts, grid: Grid, node_facts: _NodeFacts,
         for source in node_facts.found.rows[node][node_facts.pair[0]]
         if source in place
     ]
-    if not 0 < len(ends) <= _MOST_EDGES:
+    if not 0 < len(ends) <= _MAX_EDGES:
         return None if ends else 0
     gap = np.full(len(ends), np.nan)  # NaN ends a line
     x, y = (

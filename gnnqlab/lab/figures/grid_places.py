@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["LARGEST_WHOLE", "MOST_AROUND", "Grid", "neighbourhood", "places_on_grid"]
+__all__ = ["LARGEST_WHOLE", "MAX_AROUND", "Grid", "neighbourhood", "places_on_grid"]
 
 LARGEST_WHOLE = 2000
 """Most nodes of a graph that is drawn whole; with more, a cell is smaller than ten pixels on a small page."""
-MOST_AROUND = 400
+MAX_AROUND = 400
 """Nodes of a neighbourhood that is drawn of a larger graph."""
 _ASPECT = 0.63
 """Height of a grid over its width."""
 # Steps of the gradient descent, and of its first part with exaggerated attraction.
 _STEPS, _EXAGGERATED_STEPS = 90, 30
-_MOST_LAYOUTS = 8
+_MAX_LAYOUTS = 8
 _layouts: OrderedDict[tuple[str, bytes], Grid] = OrderedDict()
 """Cache of the latest layouts, by graph and nodes."""
 
@@ -79,12 +79,12 @@ def places_on_grid(graph: Graph, nodes: NDArray[np.int64] | None = None) -> Grid
     columns = -(-len(selection) // lines)
     grid = Grid(selection, _assign_cells(_embed_in_plane(_adjacency(graph, selection)), columns, lines), columns, lines)
     _layouts[key] = grid
-    while len(_layouts) > _MOST_LAYOUTS:
+    while len(_layouts) > _MAX_LAYOUTS:
         _layouts.popitem(last=False)
     return grid
 
 
-def neighbourhood(graph: Graph, node: int, *, most: int = MOST_AROUND) -> NDArray[np.int64]:
+def neighbourhood(graph: Graph, node: int, *, most: int = MAX_AROUND) -> NDArray[np.int64]:
     """Return a node and its nearest in-neighbours, hop by hop against the direction of edges, as ascending ids.
 
     If the last hop has more nodes than are left to take, those with the lowest ids are taken.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["log_ticks", "name_powers", "power_texts", "value_ticks"]
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_FEW_DECADES, _MOST_LABELS = 2.4, 7
+_FEW_DECADES, _MAX_LABELS = 2.4, 7
 _EVEN = 7
 """Largest ratio of values at which Plotly labels an axis evenly: less than a decade with its margins included."""
 
@@ -49,7 +49,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     """
     span = math.log10(high / low)  # decades between the ends
     if span > _FEW_DECADES:  # powers of ten only, several decades apart if there are many
-        step = max(1, math.ceil(span / _MOST_LABELS))
+        step = max(1, math.ceil(span / _MAX_LABELS))
         # A multiple of the step, so that ticks do not move with the ends.
         first_power = step * math.floor(math.log10(low) / step)
         powers = range(first_power - step, math.ceil(math.log10(high)) + step + 1, step)

@@ -42,7 +42,7 @@ _NEWEST_BYTES = 32 << 10
 """Bytes at the end of a file of messages that each later update reads; most epochs before them are skipped."""
 _SKIPPED = 16
 """Approximate number of skipped epochs that are read after all."""
-_MOST_EPOCHS = 1024
+_MAX_EPOCHS = 1024
 """Most epochs whose messages are stored; beyond it every second epoch is dropped."""
 _SHORT_EPOCH_S = 2.0
 """Epochs shorter than this need no words about their progress."""
@@ -239,7 +239,7 @@ class LiveModel:
             traffic.add(lines_at(lines.path, "epoch", epochs))
             traffic.add(new_lines)
         common_epochs = sorted(self.common_epochs)
-        if len(common_epochs) > _MOST_EPOCHS:
+        if len(common_epochs) > _MAX_EPOCHS:
             remaining_epochs = set(common_epochs[::-2])  # every second epoch from the newest on
             for traffic in self.traffic:
                 traffic.elements = {

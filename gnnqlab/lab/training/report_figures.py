@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReportFigures"]
 
-_MOST_POINTS = 600
+_MAX_POINTS = 600
 
 
 class ReportFigures:
@@ -166,7 +166,7 @@ def _bare(figure: Figure) -> dict[str, Any]:
     """Return data and layout without title, theme and background, which the page sets, and with thinned points."""
     figure_json: dict[str, Any] = json.loads(figure.to_json())
     for trace in figure_json["data"]:
-        if trace["type"] == "scatter" and len(trace.get("x") or ()) > _MOST_POINTS:
+        if trace["type"] == "scatter" and len(trace.get("x") or ()) > _MAX_POINTS:
             x, y = thin(np.array(trace["x"], dtype=float), np.array(trace["y"], dtype=float))
             trace["x"], trace["y"] = round_values(x, 8), round_values(y)
     layout = {key: value for key, value in figure_json["layout"].items() if key not in ("title", "template", "meta")}

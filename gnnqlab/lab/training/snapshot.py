@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunLike", "Snapshot", "graph_name", "labels", "take", "origin", "origin_html"]
 
-_MOST_BYTES, _SPREAD = 8 << 20, 64  # at most a second to read
+_MAX_BYTES, _SPREAD = 8 << 20, 64  # at most a second to read
 
 
 class RunLike(Protocol):
@@ -78,7 +78,7 @@ def _traffic(run: RunLike, folder: Path | None) -> DataFrame:
     """Return all messages of a short run, those of some epochs of a long one, whose tables would fill the memory."""
     from gnnqlab.train.records.traffic import read_traffic
 
-    if folder is None or sum(path.stat().st_size for path in folder.glob("traffic-rank*.jsonl")) <= _MOST_BYTES:
+    if folder is None or sum(path.stat().st_size for path in folder.glob("traffic-rank*.jsonl")) <= _MAX_BYTES:
         return run.traffic
     return read_traffic(folder, spread=_SPREAD)
 

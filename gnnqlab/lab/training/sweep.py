@@ -160,7 +160,7 @@ def flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + name, entry
 
 
-_FEWEST = 4
+_MIN_RUNS = 4
 
 
 class Outcome(NamedTuple):
@@ -240,16 +240,16 @@ class Sweep:
         """
         import pandas as pd
 
-        if len(self.names) < _FEWEST:
+        if len(self.names) < _MIN_RUNS:
             raise ValueError(
-                f"importance of settings needs at least {_FEWEST} finished runs, got {len(self.names)}: with fewer, "
+                f"importance of settings needs at least {_MIN_RUNS} finished runs, got {len(self.names)}: with fewer, "
                 "any setting explains most of the variance; launch more seeds or settings"
             )
         rows = []
         for name, outcome in OUTCOMES.items():
             values = self.outcomes[name]
             numbers = [number for number, value in enumerate(values) if math.isfinite(value)]  # runs with this outcome
-            if len(numbers) < _FEWEST or len({values[number] for number in numbers}) == 1:
+            if len(numbers) < _MIN_RUNS or len({values[number] for number in numbers}) == 1:
                 continue
             for factor in self.factors:
                 places = [factor.places[number] for number in numbers]

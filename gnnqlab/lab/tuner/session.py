@@ -23,7 +23,7 @@ __all__ = ["OwnRecords", "TunerSession"]
 
 _SETTLING = 3
 """First epochs, which include set-up and are not measured."""
-_FEWEST = 6
+_MIN_EPOCHS = 6
 """Fewest epochs of a run whose phases are shown."""
 
 
@@ -178,7 +178,7 @@ class TunerSession:
         assert self.run is not None and self._records is not None
         has_ended = self.run.status not in LIVE
         self._records.poll()
-        if has_ended and self._phases is None and len(self._records.epochs) >= _FEWEST:  # once per run
+        if has_ended and self._phases is None and len(self._records.epochs) >= _MIN_EPOCHS:  # once per run
             epoch_time = read_epoch_time(self.run)
             self._phases = {**epoch_time.phases, "wire": epoch_time.communication_s}
             if self.model.is_timed:

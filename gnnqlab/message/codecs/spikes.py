@@ -21,7 +21,7 @@ from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["Spikes", "split_spikes"]
 
-_MOST_COLUMNS = 65536
+_MAX_COLUMNS = 65536
 """Maximum number of columns: a position takes two bytes."""
 _EXPONENT = 0x7F800000
 """Exponent bits of a float32 word."""
@@ -91,9 +91,9 @@ class Spikes(PartCodec):
         Raises:
             ValueError: if a position does not fit into two bytes.
         """
-        if columns > _MOST_COLUMNS:
+        if columns > _MAX_COLUMNS:
             raise ValueError(
-                f"rows with spikes must have at most {_MOST_COLUMNS} columns, got {columns}; choose codec Rotated()"
+                f"rows with spikes must have at most {_MAX_COLUMNS} columns, got {columns}; choose codec Rotated()"
             )
         return make_layout(widths, num_rows, columns, param_bytes=self.param_bytes)
 

@@ -36,7 +36,7 @@ _DTYPES = {
     "BOOL": torch.bool,
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-_MOST_HEADER = 64 << 20  # bytes; a longer header is a damaged length
+_MAX_HEADER = 64 << 20  # bytes; a longer header is a damaged length
 _METADATA = "__metadata__"
 _HASH = "sha256"
 
@@ -116,7 +116,7 @@ def read_tensors(path: Path, *, what: str = "tensor file") -> TensorFile:
     content = memoryview(path.read_bytes())
     # Untrusted input: each length and offset is compared with the size of the file before it is used.
     length = int.from_bytes(content[:8], "little")
-    if len(content) < 8 or length > min(len(content) - 8, _MOST_HEADER):
+    if len(content) < 8 or length > min(len(content) - 8, _MAX_HEADER):
         raise ValueError(f"a {what} must be complete, got a truncated file {path}")
     try:
         header = json.loads(bytes(content[8 : 8 + length]))  # json takes no memoryview

@@ -16,7 +16,7 @@ from gnnqlab.systems.recipe_call import RecipeCall
 from gnnqlab.systems.registry import SYSTEMS, make_system
 from gnnqlab.systems.settings import filled, settings_of
 from gnnqlab.systems.system import System
-from gnnqlab.train.link import MOST_HOSTS, parse_link
+from gnnqlab.train.link import MAX_HOSTS, parse_link
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.reduction import GRADIENTS
 from gnnqlab.train.records.evaluation_pauses import usual_every
@@ -135,8 +135,8 @@ class LaunchSettings:
         if self.hosts is None:
             object.__setattr__(self, "hosts", 2 if has_link else 1)
         assert self.hosts is not None
-        if not 1 <= self.hosts <= MOST_HOSTS:
-            raise ValueError(f"hosts must number 1 to {MOST_HOSTS}, got {self.hosts}")
+        if not 1 <= self.hosts <= MAX_HOSTS:
+            raise ValueError(f"hosts must number 1 to {MAX_HOSTS}, got {self.hosts}")
         if self.hosts == 1 and has_link:
             setting = "comm_share" if self.link is None else "link"
             raise ValueError(f"{setting} needs several hosts, got hosts 1; choose hosts 2, or leave it out")

@@ -77,9 +77,11 @@ def test_configuration_passes_its_hosts_to_the_system() -> None:
 
 
 def test_experiments_on_halo_rows_reject_vertex_cuts() -> None:
-    with pytest.raises(ValueError, match="Theorem 3 needs an edge-cut, .*got a cut of edges; choose METIS"):
+    with pytest.raises(ValueError, match="Theorem 3 needs an edge-cut, got a vertex-cut .*; choose METIS"):
         gradient_variance(GRAPH, EDGES, SHAPE, workers=4, repeats=2)
-    with pytest.raises(ValueError, match="importance is that of halo rows, got a cut of edges; choose METIS"):
+    with pytest.raises(
+        ValueError, match="importance is that of halo rows, which need an edge-cut, got a vertex-cut .*; choose METIS"
+    ):
         importance_ablation(GRAPH, SHAPE, workers=4, system=EDGES)
 
 

@@ -33,7 +33,7 @@ def test_another_ending_or_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_of_a_long_run_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnqlab.lab.training.snapshot._MOST_BYTES", 100_000)
+    monkeypatch.setattr("gnnqlab.lab.training.snapshot._MAX_BYTES", 100_000)
     folder = Folder(tmp_path, epochs=4000)
     folder.write(range(4000))
     path = Run(folder.path).export(tmp_path / "report.html")

@@ -14,8 +14,8 @@ FAULTS = (
     Fault(
         name="small results in large pages too",
         file="kernels/huge_pages.py",
-        before="_LEAST_BYTES <= out.nbytes <= _MOST_BYTES",
-        after="out.nbytes <= _MOST_BYTES",
+        before="_MIN_BYTES <= out.nbytes <= _MAX_BYTES",
+        after="out.nbytes <= _MAX_BYTES",
         test="kernels/test_huge_pages.py::test_large_results_ask_for_large_pages_and_small_and_huge_ones_do_not",
         why="blocks that an allocator keeps would be cut up among the kernel's areas of memory",
     ),

@@ -134,8 +134,8 @@ FAULTS = (
     Fault(
         name="a rounding may err as much as it likes",
         file="course/graded.py",
-        before="if squared_error > _MOST * least_error",
-        after="if squared_error > 99 * _MOST * least_error",
+        before="if squared_error > _MAX_ERROR_RATIO * least_error",
+        after="if squared_error > 99 * _MAX_ERROR_RATIO * least_error",
         test="course/test_graded.py::test_other_rounding_hears_why_not",
         why="a coin between the smallest value and the largest is right on average too",
     ),
