@@ -1,4 +1,7 @@
-"""Monitor of the ranks on one machine, for the guard: heartbeats, reported errors, deaths. Standard library only."""
+"""Monitor of the ranks on one machine: heartbeats, reported errors, deaths. Standard library only.
+
+The guard uses it: the process that starts the workers of a run on one machine, watches them and ends them.
+"""
 
 import json
 import os

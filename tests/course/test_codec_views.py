@@ -22,7 +22,7 @@ from gnnqlab.course.codec_views import (
 from gnnqlab.course.experiments.codecs_over_epochs import codecs_over_epochs, codes_chosen
 from gnnqlab.message import Codec, LeastVariance
 from gnnqlab.message.codecs.codec import Noise
-from gnnqlab.message.codecs.least_variance import SHORT, SURE
+from gnnqlab.message.codecs.least_variance import APPROXIMATE_BELOW, SAFETY_FACTORS
 from gnnqlab.nn import ModelSettings
 from gnnqlab.simulation.codec_error import codec_error, trained_rows
 from gnnqlab.simulation.gradient_noise import trained_weights
@@ -54,7 +54,7 @@ def test_displayed_choices_equal_those_encoded_in_the_messages() -> None:
             segment = torch.empty(layout.num_bytes, dtype=torch.uint8)
             codec.encode(matrix, every, every, layout, segment, Noise(0, 0, 0))
             asked = (found["direction"] == place.direction) & (found["layer"] == place.layer) & (found["bits"] == bits)
-            sure = SURE.get(matrix.shape[1], 1.25) if matrix.shape[1] < SHORT else 1.0
+            sure = SAFETY_FACTORS.get(matrix.shape[1], 1.25) if matrix.shape[1] < APPROXIMATE_BELOW else 1.0
             mine = found[asked & (found["epoch"] == 3)]
             assert mine["rotated"].tolist() == codec.rotated(segment, layout).tolist()
             assert ((mine["ratio"] > sure) == mine["rotated"]).all()

@@ -27,18 +27,20 @@ from gnnqlab.message.codecs.lloyd_max import relative_error
 from gnnqlab.message.layout import Layout
 from gnnqlab.settings import OneOf, Range, check
 
-__all__ = ["SHORT", "SURE", "LeastVariance", "by_rotation", "least_errors"]
+__all__ = ["APPROXIMATE_BELOW", "SAFETY_FACTORS", "LeastVariance", "by_rotation", "least_errors"]
 
 _SIGN, _EXPONENT, _MANTISSA = -(1 << 31), 0x7F800000, 0x007FFFFF
 """Bit masks of a float32 word, as int32."""
-SHORT = 20
+APPROXIMATE_BELOW = 20
 """Number of columns below which the predicted error of a rotated row is only approximate."""
-SURE = {2: 2.5, 3: 1.5, 4: 2.0, 8: 2.0, 15: 1.5}
-"""Columns -> factor by which the error of min-max codes must exceed the predicted error of rotated codes before a short
-row is rotated; 1.25 for other numbers of columns. About the largest ratio of measured to predicted error at 1, 2 or 4
-bits with two rotations, for normal rows, rows with a few spikes, rows after a ReLU and softmax gradients; largest if
-one window of few columns is the whole row. Rows with a large dynamic range (exponentials of twice a normal) had ratios
-of up to 3.6 in 2 to 4 columns. From `SHORT` columns on the excess was a twentieth, and a sixth for the latter rows."""
+SAFETY_FACTORS = {2: 2.5, 3: 1.5, 4: 2.0, 8: 2.0, 15: 1.5}
+"""Number of columns -> factor by which the error of min-max codes must exceed the predicted error of rotated codes
+before a short row is rotated; 1.25 for other numbers of columns.
+
+About the largest ratio of measured to predicted error at 1, 2 or 4 bits with two rotations, for normal rows, rows with
+a few spikes, rows after a ReLU and softmax gradients. Rows with a large dynamic range (exponentials of twice a normal)
+had ratios of up to 3.6 with 2 to 4 columns. From `APPROXIMATE_BELOW` columns on, measured errors exceed predicted ones by
+5 %, and by 17 % for rows with a large dynamic range."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +52,19 @@ class LeastVariance(PartCodec):
     Lloyd-Max levels (EDEN). Both are known before encoding and independent of the noise, so the choice adds no bias:
     rows are as unbiased as with :class:`gnnqlab.message.codecs.codec.Stochastic` and
     :class:`gnnqlab.message.codecs.rotated.Rotated`, the expected error is never larger than with either, and a bit
-    policy that uses ``row_variance`` chooses bit-width and code together. Below `SHORT` columns the predicted error of
-    rotated codes is approximate, so a row is rotated only if a safety factor is exceeded (`SURE`).
+    policy that uses ``row_variance`` chooses bit-width and code together. With fewer than `APPROXIMATE_BELOW` columns
+    the predicted error of rotated codes is approximate, so a row is rotated only if a safety factor is exceeded
+    (`SAFETY_FACTORS`).
 
-    Variance of the gradient compared with min-max codes in as many bytes (cora, GCN, 3 layers of 256 after 60 epochs,
-    4 bits, 300 passes per seed): backward messages enter the gradient linearly, so smaller errors of rows reduce its
-    variance, to 0.44 and 0.49 times. Forward messages enter through activations and the loss, so errors of rows do not
-    determine it, and its distribution has heavy tails: in both directions together the variance is 0.78 ± 0.15,
-    1.14 ± 0.21 and 0.88 ± 0.11 times (standard errors); 16 passes estimate it to a third. Min-max codes with float32
-    parameters, four more bytes per row, represent the ends of a row exactly and reduce the variance to 0.44 to 0.82
-    times; this codec has 0.9 to 2.2 times the variance of those, depending on the seed.
+    Measured on cora (GCN, 3 layers of 256, after 60 epochs, 4 bits, 300 passes per seed), relative to the variance of
+    the gradient with min-max codes in equally many bytes:
+
+    * backward messages, which enter the gradient linearly: 0.44 and 0.49;
+    * both directions, three seeds: 0.78 ± 0.15, 1.14 ± 0.21, 0.88 ± 0.11 (standard errors). Forward messages enter
+      through activations and the loss, so the errors of rows do not determine the variance.
+
+    Min-max codes with float32 parameters, four more bytes per row, represent the ends of a row exactly and reduce the
+    variance to 0.44 to 0.82; this codec has 0.9 to 2.2 times the variance of those, depending on the seed.
 
     A row takes ``ceil(D b / 8) + 4`` bytes with either code. The four bytes are Z and S in bfloat16, Z rounded down and
     S up; or, with the sign bit set, the scale of a rotation in float32; or, if the exponent is all ones, a constant row
@@ -217,7 +222,7 @@ class LeastVariance(PartCodec):
 def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:
     """Return a mask of the rows to encode by rotation: those with a smaller error that way, and constant rows.
 
-    With fewer than `SHORT` columns the error must be smaller by a factor (`SURE`).
+    With fewer than `APPROXIMATE_BELOW` columns the error must be smaller by a factor (`SAFETY_FACTORS`).
 
     Args:
         noted: row statistics of :func:`gnnqlab.kernels.codec.row_errors.row_errors`, ``(n, 5)``.
@@ -264,7 +269,7 @@ def _is_rotated(words: Tensor) -> Tensor:
 def _rotates(statistics: Tensor, columns: int) -> Tensor:
     """Return a mask of the rows with a smaller error by rotation at 1, 2 and 4 bits, bool ``(n, 3)``."""
     # The factor compares squared errors, ``statistics`` has their roots.
-    margin = SURE.get(columns, 1.25) if columns < SHORT else 1.0
+    margin = SAFETY_FACTORS.get(columns, 1.25) if columns < APPROXIMATE_BELOW else 1.0
     return _rotated_errors(statistics, columns) * margin**0.5 < statistics[:, :3]
 
 

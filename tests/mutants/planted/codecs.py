@@ -158,7 +158,7 @@ FAULTS = (
     Fault(
         name="short rows rotated by what levels leave of long ones",
         file="message/codecs/least_variance.py",
-        before="margin = SURE.get(columns, 1.25) if columns < SHORT else 1.0",
+        before="margin = SAFETY_FACTORS.get(columns, 1.25) if columns < APPROXIMATE_BELOW else 1.0",
         after="margin = 1.0",
         test="message/test_least_variance.py::test_the_gradient_has_no_more_variance_of_gradient_messages_that_chose",
         why="gradients of the loss, a few columns wide, would have nearly twice the variance that they chose to have",
