@@ -3,9 +3,10 @@
 Each contestant is compared with two limits of the same run: computation alone, and its own bytes at the rate of the
 link. No schedule is faster than the larger of the two.
 
-Rivals have two lines, as published and, with a ``+``, with every service of the library that does not change their idea
-(``systems/services.py``), as the contestants of this library have. An adaptive system, which decides about bit-widths
-and staleness, trains until its decisions converge; its speed, bit-widths, staleness and score are of that training.
+Published systems have two lines: as published and, with a ``+``, with every optimization of this library that leaves
+their method unchanged (``systems/services.py``), which the systems of this library have too. An adaptive system, which
+decides about bit-widths and staleness, trains until its decisions converge; its speed, bit-widths, staleness and score
+are of that training.
 """
 
 from __future__ import annotations
@@ -267,7 +268,8 @@ def _of_the_same_training(
 ) -> list[dict[str, Any]]:
     """Return the results of an adaptive system in the trainings whose epochs were timed, with late epochs separately.
 
-    Vanilla's time to an accuracy is its number of epochs to it without a link, times its mean epoch over the link.
+    Vanilla's time to an accuracy is the number of epochs that it needs, from a run without a link, times the mean time
+    of its epochs over the link.
     """
     trainings = [run.training for run in measurements[name] if run.training is not None]
     unlinked_training = measurements[UNLINKED][0].training

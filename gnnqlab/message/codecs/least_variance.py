@@ -39,8 +39,8 @@ before a short row is rotated; 1.25 for other numbers of columns.
 
 About the largest ratio of measured to predicted error at 1, 2 or 4 bits with two rotations, for normal rows, rows with
 a few spikes, rows after a ReLU and softmax gradients. Rows with a large dynamic range (exponentials of twice a normal)
-had ratios of up to 3.6 with 2 to 4 columns. From `APPROXIMATE_BELOW` columns on, measured errors exceed predicted ones by
-5 %, and by 17 % for rows with a large dynamic range."""
+had ratios of up to 3.6 with 2 to 4 columns. From `APPROXIMATE_BELOW` columns on, measured errors exceed predicted ones
+by 5 %, and by 17 % for rows with a large dynamic range."""
 
 
 @dataclass(frozen=True, kw_only=True)
