@@ -18,7 +18,7 @@ import gnnqlab as gq
 from docs.site.gather import ROOT
 from gnnqlab.course.experiments.one_epoch import train_one_epoch
 from gnnqlab.course.players.epoch_views import changed_traces
-from gnnqlab.course.players.epoch_walk import EpochPart, EpochWalk
+from gnnqlab.course.players.epoch_walk import EpochStep, EpochWalk
 from gnnqlab.course.ten_nodes import Halves, ten_nodes
 from gnnqlab.lab.figures.graph_places import neighbours, places_of
 from gnnqlab.lab.figures.theme import ACTIVITY_STYLES, OKABE_ITO
@@ -166,13 +166,13 @@ def _graph(walk: EpochWalk) -> Iterator[str]:
         yield f'<text class="node" x="{x:g}" y="{y + 4.5:g}">{node}</text>'
 
 
-def _computing(walk: EpochWalk, step: EpochPart) -> Iterator[tuple[float, float]]:
+def _computing(walk: EpochWalk, step: EpochStep) -> Iterator[tuple[float, float]]:
     """Yield the nodes that compute in a step, as the player draws them."""
     ring = changed_traces(walk, step)[0]
     yield from zip(ring["x"], ring["y"], strict=True)
 
 
-def _ring(film: _Film, step: EpochPart, spot: tuple[float, float]) -> str:
+def _ring(film: _Film, step: EpochStep, spot: tuple[float, float]) -> str:
     x, y = _at(*spot)
     shown = film.shown(step.number, step.number + 1)
     return f'<circle {shown} cx="{x:g}" cy="{y:g}" r="16.5" fill="none" stroke="var(--ink)" stroke-width="2.5"/>'
@@ -234,7 +234,7 @@ def _sent(film: _Film, sent: int, start: int, end: int) -> str:
     return f'<text {film.shown(start, end)} x="{_TEXT}" y="{_LANES + 83}">sent so far: {_bytes(sent)}</text>'
 
 
-def _caption(walk: EpochWalk, step: EpochPart) -> str:
+def _caption(walk: EpochWalk, step: EpochStep) -> str:
     """Return what happens in a step, in one line."""
     if step.place is None:
         return {

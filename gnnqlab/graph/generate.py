@@ -91,7 +91,7 @@ def sbm(
             "lower stray"
         )
     v = rng.integers(nodes, size=num_edges)
-    # The second end of a following edge, sampled from the same class or from another one.
+    # The target of an edge that follows the classes, sampled from the same class or from another one.
     is_same = rng.random(num_edges) < p
     shift = np.where(is_same, 0, rng.integers(1, classes, size=num_edges))  # (M,) 0: same class, else any other one
     target_class = (label[u] + shift) % classes
@@ -129,9 +129,9 @@ def rmat(
     neighbours, as in the original. Features and split are those of ``sbm``.
 
     Differs: the original has no classes. Here the nodes that differ only in the lowest bits of
-    their id, and so are about equally popular, are one of each class, in random order; a share
-    ``homophily`` of the edges is moved to that sibling of its second end that has the class of
-    its first. The skew of the degrees stays, classes have equal sizes.
+    their id, and so have about equal degrees, are siblings, one of each class in random order. For
+    a fraction ``homophily`` of the edges the target is replaced by its sibling with the class of
+    the source. The skew of the degrees stays, and classes have equal sizes.
 
     Args:
         scale: the graph has ``2**scale`` nodes; 2 to 30.
@@ -140,8 +140,8 @@ def rmat(
         features: feature width D, at least 1.
         classes: number of classes C, a power of two, at least 2 and at most ``2**(scale - 1)``; by
             default 16, less in graphs of under 256 nodes.
-        homophily: share of edges that are moved into a class, in ``[0, 1]``; other edges join
-            equal classes by chance.
+        homophily: fraction of the edges whose target is replaced so, in ``[0, 1]``; other edges
+            join equal classes by chance.
         signal: distance of a class mean from the origin, in standard deviations of the noise.
         corners: probabilities of the four quadrants (both low, source low, source high, both
             high); they sum to 1.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-    from gnnqlab.course.players.epoch_walk import EpochPart, EpochWalk, Flight
+    from gnnqlab.course.players.epoch_walk import EpochStep, EpochWalk, Flight
 
 __all__ = [
     "draw_epoch_step",
@@ -36,7 +36,7 @@ _GRAPH, _LANE, _ROOM = 300, 30, 190
 """Height in pixels of the graph, of each timeline, and of everything else."""
 
 
-def draw_epoch_step(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> FigureData:
+def draw_epoch_step(walk: EpochWalk, step: EpochStep, *, dark: bool = False) -> FigureData:
     """Draw one step: positions of rows, nodes that compute, and the progress of each worker.
 
     Args:
@@ -135,7 +135,7 @@ def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, distance: 
     )
 
 
-def changed_traces(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict[str, Any]]:
+def changed_traces(walk: EpochWalk, step: EpochStep, *, dark: bool = False) -> list[dict[str, Any]]:
     """Return the traces that change from step to step, as dictionaries: nodes that compute, moving rows, cursor."""
     places = places_of(walk.parts.graph)  # node -> position
     ink, lanes_of = "#e6e8ea" if dark else "#1f2328", lane_names(walk.parts.workers)
@@ -176,7 +176,7 @@ def changed_traces(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> l
     ]  # fmt: skip
 
 
-def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
+def _figure(walk: EpochWalk, step: EpochStep, *, dark: bool) -> Figure:
     import pandas as pd
 
     figure = draw_partition(walk.parts, dark=dark).figure
@@ -254,17 +254,17 @@ def lane_axis(lines: Sequence[str], share: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def title_of(step: EpochPart) -> str:
+def title_of(step: EpochStep) -> str:
     """Return a step's number and title."""
     place_text = "" if step.place is None else f" · layer {step.place.layer + 1}, {step.place.direction}"
     return f"{step.number + 1} · {TITLES[step.activity]}{place_text}"
 
 
-def _took(part: EpochPart, rank: int) -> str:
+def _took(part: EpochStep, rank: int) -> str:
     return f": {part.milliseconds[rank]:.3g} ms here" if part.milliseconds else ""
 
 
-def _active(walk: EpochWalk, step: EpochPart) -> list[int]:
+def _active(walk: EpochWalk, step: EpochStep) -> list[int]:
     """Return the nodes that compute in a step."""
     workers = range(walk.parts.workers)
     # Backward, "central" computes the gradients of all owned rows, "marginal" those of the halo rows to be sent back.

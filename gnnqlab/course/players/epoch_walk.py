@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gnnqlab.partition.parts import Parts
     from gnnqlab.systems.system import System
 
-__all__ = ["WAYS", "EpochPart", "EpochWalk", "Flight"]
+__all__ = ["WAYS", "EpochStep", "EpochWalk", "Flight"]
 
 _LEAVES, _COMES = 0.25, 0.75
 """Drawn times of sending and arrival, as fractions of the steps ``post`` and ``wait``."""
@@ -52,7 +52,7 @@ WAYS: dict[str, _Way] = {
 
 
 @dataclass(frozen=True)
-class EpochPart:
+class EpochStep:
     """Step of the epoch, with the same number on all workers."""
 
     activity: str
@@ -130,7 +130,7 @@ class EpochWalk:
         return cls(parts, way, train_one_epoch(parts, WAYS[way].system, **settings))
 
     @cached_property
-    def steps(self) -> tuple[EpochPart, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         """All steps in their order; consecutive parts of the same kind and exchange are merged."""
         parts: list[tuple[str, ExchangeKey | None, tuple[float, ...]]] = [("start", None, ())]
         # per worker: (kind, exchange) and milliseconds
@@ -147,7 +147,7 @@ class EpochWalk:
             # the all-reduce has no measured time here
             parts.append((activity, place, () if activity == "reduce" else tuple(rank[index][1] for rank in ranks)))
         parts.append(("update", None, ()))
-        return tuple(EpochPart(activity, place, number, ms) for number, (activity, place, ms) in enumerate(parts))
+        return tuple(EpochStep(activity, place, number, ms) for number, (activity, place, ms) in enumerate(parts))
 
     @cached_property
     def flights(self) -> tuple[Flight, ...]:
@@ -192,7 +192,7 @@ class EpochWalk:
         """Bytes of all rows sent in the epoch."""
         return sum(rows.num_bytes for rows in self.facts.messages)
 
-    def to_frame(self, step: EpochPart) -> DataFrame:
+    def to_frame(self, step: EpochStep) -> DataFrame:
         """Return one line per worker: rows sent in the step's exchange, and its duration of the step."""
         import pandas as pd
 

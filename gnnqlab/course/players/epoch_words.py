@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.course.players.epoch_walk import WAYS, EpochPart, EpochWalk
+from gnnqlab.course.players.epoch_walk import WAYS, EpochStep, EpochWalk
 from gnnqlab.message.exchange_key import ExchangeKey
 
 __all__ = ["TITLES", "say_step"]
@@ -25,7 +25,7 @@ TITLES = {
 """Kind of step -> title."""
 
 
-def say_step(walk: EpochWalk, step: EpochPart) -> str:
+def say_step(walk: EpochWalk, step: EpochStep) -> str:
     """Describe a step in words, with the numbers of the epoch."""
     if step.place is None:
         return _WITHOUT_PLACE[step.activity](walk)

@@ -150,7 +150,7 @@ class _NodeFacts:
     def hover_text(self, node: int) -> str:
         """Return the hover text of a node after its id, class and owner."""
         dependencies = self.found
-        kind = "central" if dependencies.central[node] else "copied" if dependencies.sums else "marginal"
+        kind = "central" if dependencies.central[node] else "copied" if dependencies.is_vertex_cut else "marginal"
         lines = [kind + (f": {dependencies.describe(node)}" if node in dependencies.rows else "")]
         holders = dependencies.copies.get(node, ())
         if holders:
@@ -296,7 +296,7 @@ def _shade(fill: Fill, ink: str, shade: float) -> tuple[int, int, int, int]:
 
 def _add_edges(figure: Figure, parts: Parts, grid: Grid, node_facts: _NodeFacts, ink: str) -> int | None:
     """Draw edges from the rows of a pair to the nodes that wait for them; return their number, None if too many."""
-    if node_facts.pair is None or node_facts.found.sums:
+    if node_facts.pair is None or node_facts.found.is_vertex_cut:
         return 0
     place = dict(zip(grid.nodes.tolist(), grid.cells.tolist()))
     ends = [
@@ -351,7 +351,7 @@ def _caption(
     counts = {label: count for label, count in fills.counts.items() if count and label != "others"}
     if show == "owner" and node_facts.pair is None:
         waits = sum(not is_central for is_central in dependencies.central.values())
-        kind = "copied" if dependencies.sums else "marginal"
+        kind = "copied" if dependencies.is_vertex_cut else "marginal"
         rest = len(dependencies.central) - waits
         return f"{sentence} {waits:,} are {kind} (strong) and wait for other workers; {rest:,} are central (pale)."
     if node_facts.pair is not None and show in ("owner", "halo"):

@@ -30,15 +30,15 @@ class Dependencies:
     """Node -> worker -> nodes whose rows it sends; under a vertex-cut the node itself, for its partial sum."""
     copies: dict[int, list[int]]
     """Node -> workers that hold a copy of its row, ascending."""
-    sums: bool
-    """True under a vertex-cut, where a node receives its own partial sums and not rows of its neighbours."""
+    is_vertex_cut: bool
+    """Under a vertex-cut a node receives its own partial sums and not rows of its neighbours."""
 
     def describe(self, node: int) -> str:
         """Describe in words what a node waits for."""
         waits = self.rows.get(node, {})
         if not waits:
             return "waits for no worker"
-        if self.sums:
+        if self.is_vertex_cut:
             return "waits for partial sums of worker " + ", ".join(map(str, sorted(waits)))
         sources = [f"{_listed(rows)} of worker {worker}" for worker, rows in sorted(waits.items())]
         return "waits for " + ("row " if sum(map(len, waits.values())) == 1 else "rows ") + "; ".join(sources)
@@ -104,7 +104,7 @@ def dependencies_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Dep
         central={node: bool(is_central[node]) for node in order},
         rows=dict(rows),
         copies=dict(copies),
-        sums=kind == "edges",
+        is_vertex_cut=kind == "edges",
     )
 
 
