@@ -227,10 +227,7 @@ def cusparse(adj: Adjacency, x: Tensor, out: Tensor) -> Callable[[], Tensor]:
         warnings.simplefilter("ignore")  # PyTorch warns that CSR is a beta feature
         shape = (adj.num_rows, adj.num_columns)
         matrix = torch.sparse_csr_tensor(adj.indptr.int(), adj.indices, adj.weights, shape)
-    return lambda: torch.addmm(out, matrix, x, beta=0.0, out=out)
-
-
-# beta = 0: `out` is overwritten, not added
+    return lambda: torch.addmm(out, matrix, x, beta=0.0, out=out)  # beta = 0: `out` is overwritten, not added
 
 
 def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
@@ -239,9 +236,8 @@ def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
 
     from gnnqlab.kernels import native
     from gnnqlab.kernels.sparse.attention import attend
-    # Heads K and features F per head.
 
-    heads, features = 4, 64
+    heads, features = 4, 64  # K, and F per head
     device_adj = adj.to(DEVICE)
     shapes = ((adj.num_rows, heads, features), (adj.num_rows, heads), (adj.num_rows, heads))
     inputs = [torch.randn(shape, device=DEVICE, requires_grad=True) for shape in shapes]

@@ -172,7 +172,7 @@ class RunDrawing:
 
         figure = go.Figure(self.first_figure(dark=dark))  # a copy: the cached figure must not change
         changes = self.changed_traces(moment)
-        # the last traces, in the order of `moving`
+        # The last traces are those that change, in this order.
         for trace, values in zip(figure.data[-len(changes) :], changes, strict=True):
             trace.update(values)
         words = say_run_step(self.walk, moment)

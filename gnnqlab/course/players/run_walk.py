@@ -160,8 +160,8 @@ class RunWalk:
 
     @property
     def milliseconds(self) -> float:
-        # Activities are sorted by worker, so the last one of the tuple need not be the latest.
         """Time from the first recorded activity to the last worker's weight update."""
+        # Activities are sorted by worker, so the last one of the tuple need not be the latest.
         return max(activity.end for activity in self.activities)
 
     @cached_property
