@@ -248,12 +248,10 @@ class Guard:
                 files.append_event(self.folder, "recovered", kind=previous_stall.kind, ranks=previous_stall.ranks)
                 self._set("running" if self._witness.training else "starting")
             return
-        # Stacks at the first sign, while the ranks still hang; of a working rank only when it is ended, because it
-        # may crash. A stopped process cannot write any.
-        if stall.fatal and stall.kind == "slow":
-            self._witness.ask_for_stacks(stall.ranks)
-        elif previous_stall is None and stall.kind != "stopped":
-            self._witness.ask_for_stacks()
+        # Stacks at the first sign, while the ranks still hang; of a rank that works then, because it may crash, only
+        # when it is ended. A stopped process cannot write any.
+        if stall.kind != "stopped" and (previous_stall is None or stall.fatal):
+            self._witness.ask_for_stacks(stall.ranks if stall.fatal else None)
         errors = self._witness.stalled(stall)
         if stall.fatal:
             return self._fail(errors)

@@ -22,7 +22,7 @@ from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn.models import registry
 from gnnqlab.run import folder as files
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer, one_thread
-from gnnqlab.systems import system as systems
+from gnnqlab.systems import registry as systems
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit

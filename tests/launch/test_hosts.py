@@ -145,7 +145,7 @@ def test_launch_with_emulated_wire_but_no_ip_command_raises_runtime_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(RuntimeError, match="the guard of a run must start.*emulated hosts need the command ip"):
+    with pytest.raises(RuntimeError, match="the guard of the run did not start.*emulated hosts need the command ip"):
         gq.launch("digits", link="1gbit", wire="emulated", out=tmp_path)
 
 

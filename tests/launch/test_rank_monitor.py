@@ -174,11 +174,17 @@ def test_a_working_rank_writes_its_stack_only_when_it_is_ended(tmp_path: Path) -
             wait_until(lambda: processes.is_asleep(asleep.pid, processes.start_time(asleep.pid)), what="the sleep")
             seeing = witness(folder, 2)
             seeing.poll()
-            seeing.ask_for_stacks()  # faulthandler may crash a process whose threads run
-            wait_until(lambda: seeing._trace(0), what="the stack of the sleeping rank")
+
+            # Asked again until it sleeps for good: it may have been asleep for a moment before. A process whose threads
+            # run is not asked, because faulthandler may crash it.
+            def has_written() -> bool:
+                seeing.ask_for_stacks()
+                return seeing._trace(0) != ""
+
+            wait_until(has_written, what="the stack of the sleeping rank")
             assert seeing._trace(1) == ""
             seeing.ask_for_stacks([1])
-            assert 'File "<string>", line 7' in seeing._trace(1)
+            wait_until(lambda: 'File "<string>", line 7' in seeing._trace(1), what="the stack of the working rank")
         finally:
             asleep.kill()
             working.kill()
