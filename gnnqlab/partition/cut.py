@@ -22,7 +22,7 @@ from gnnqlab.partition.shard import Shard, build_shard
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["Cut", "NodeCut", "Partitioner", "check_workers", "on_hosts"]
+__all__ = ["Cut", "NodeCut", "Partitioner", "check_workers", "on_hosts", "cut_name"]
 
 Part = TypeVar("Part", bound=AxisPart)
 
@@ -64,12 +64,15 @@ class Cut(ABC):
         return cls(**{**fields, **dict.fromkeys(empty_names)})
 
 
-CUTS = {
-    "nodes": "an edge-cut (nodes are assigned to workers)",
-    "edges": "a vertex-cut (edges are assigned to workers)",
-    "blocks": "a block partition (consecutive rows are assigned to workers)",
-}
-"""Assigned objects -> the field's name of such a cut."""
+def cut_name(assigned: str) -> str:
+    """Return the field's name of a cut, with the objects that it assigns to workers; for errors.
+
+    Example:
+        >>> cut_name("nodes")
+        'an edge-cut (nodes are assigned to workers)'
+    """
+    names = {"nodes": "an edge-cut", "edges": "a vertex-cut", "blocks": "a block partition"}
+    return f"{names.get(assigned, 'a cut')} ({assigned} are assigned to workers)"
 
 
 class Partitioner(AxisPart, ABC):
@@ -77,7 +80,8 @@ class Partitioner(AxisPart, ABC):
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("cut",),)
     cuts: ClassVar[str] = "nodes"
-    """Objects that it assigns to workers, a key of `CUTS`; ``System`` compares them with those of the exchange."""
+    """Objects that it assigns to workers: ``nodes`` (an edge-cut), ``edges`` (a vertex-cut) or ``blocks`` of rows.
+    ``System`` compares them with those of the exchange."""
     repeatable: ClassVar[bool] = True
     """True if the same graph always gets an identical cut; otherwise the first cut is stored on disk and reused."""
 

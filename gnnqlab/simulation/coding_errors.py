@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.codecs.codec import Codec, Noise, Stochastic
-from gnnqlab.partition.cut import CUTS
+from gnnqlab.partition.cut import cut_name
 
 if TYPE_CHECKING:
     from gnnqlab.partition.parts import Parts
@@ -61,7 +61,7 @@ def coding_errors(
     """
     if parts.shards[0].cuts != "nodes":
         raise ValueError(
-            f"errors of halo rows need an edge-cut, got {CUTS[parts.shards[0].cuts]}; choose another partitioner"
+            f"errors of halo rows need an edge-cut, got {cut_name(parts.shards[0].cuts)}; choose another partitioner"
         )
     values = parts.graph.features if rows is None else rows
     if not torch.is_tensor(values):

@@ -17,7 +17,7 @@ from gnnqlab.bits.variance import min_max
 from gnnqlab.graph.graph import Graph
 from gnnqlab.message.direction import of_direction
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.partition.cut import CUTS
+from gnnqlab.partition.cut import cut_name
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.gradient_trace import LayerMeans, traced_workers
 from gnnqlab.simulation.threaded_workers import FrozenBits, exact_trainer
@@ -175,7 +175,7 @@ class _Passes:
         bits: BitPolicy | None,
     ) -> None:
         if (cuts := system.partition.cuts) != "nodes":
-            raise ValueError(f"Theorem 3 needs an edge-cut, got {CUTS[cuts]}; choose METIS()")
+            raise ValueError(f"Theorem 3 needs an edge-cut, got {cut_name(cuts)}; choose METIS()")
         require_unbiased(system, "Theorem 3's bound", bits)
         _expect_min_max_codes(system)
         self._bits = system.bits if bits is None else bits

@@ -15,7 +15,7 @@ from gnnqlab.message.caches.cache import Cache, NoCache
 from gnnqlab.message.codecs.codec import Codec, Float32
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.samplers import AllRows, Sampler
-from gnnqlab.partition.cut import CUTS, Partitioner, on_hosts
+from gnnqlab.partition.cut import Partitioner, cut_name, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json
 from gnnqlab.systems.recipe_call import RecipeCall
@@ -138,8 +138,8 @@ class System:
         if cut_kind != needed_kind:
             partitioners = sorted(name for name, kind in PARTS["partition"].items() if kind.cuts == needed_kind)
             raise ValueError(
-                f"exchange {type(self.exchange).__name__} needs {CUTS.get(needed_kind, needed_kind)}, got partition "
-                f"{type(self.partition).__name__}, {CUTS.get(cut_kind, cut_kind)}; choose a partition of "
+                f"exchange {type(self.exchange).__name__} needs {cut_name(needed_kind)}, got partition "
+                f"{type(self.partition).__name__}, {cut_name(cut_kind)}; choose a partition of "
                 f"{partitioners} or another exchange"
             )
 

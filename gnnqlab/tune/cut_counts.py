@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gnnqlab.former_names import FormerMember, former_functions
 from gnnqlab.graph.graph import Graph
-from gnnqlab.partition.cut import CUTS, Cut, Partitioner
+from gnnqlab.partition.cut import Cut, Partitioner, cut_name
 from gnnqlab.partition.parts import cut_graph
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class CutCounts:
         """
         kind, workers = cut.kind, cut.workers
         if kind != "nodes":
-            raise ValueError(f"halo rows need an edge-cut, got {CUTS[kind]}; train a short run instead")
+            raise ValueError(f"halo rows need an edge-cut, got {cut_name(kind)}; train a short run instead")
         if workers > MAX_WORKERS:
             raise ValueError(f"workers must be at most {MAX_WORKERS} to count every pair, got {workers}")
         owner, degrees = cut.owner.numpy(), graph.in_degrees.numpy()

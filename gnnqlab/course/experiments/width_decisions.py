@@ -26,7 +26,7 @@ from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.partition.cut import CUTS
+from gnnqlab.partition.cut import cut_name
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.partition.shard import Shard
 from gnnqlab.simulation.gradient_noise import gradient_noise, trained_weights
@@ -172,7 +172,7 @@ def importance_ablation(
     recipe = (system or make_system("vanilla")).on_hosts(hosts)
     if (cuts := recipe.partition.cuts) != "nodes":
         raise ValueError(
-            f"importance is that of halo rows, which need an edge-cut, got {CUTS[cuts]}; choose METIS() or Random()"
+            f"importance is that of halo rows, which need an edge-cut, got {cut_name(cuts)}; choose METIS() or Random()"
         )
     cut = cut_graph(graph, recipe.partition, workers)
     shards = [cut.shard(graph, rank) for rank in range(workers)]

@@ -12,7 +12,7 @@ from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.exchange.timeline import Span
 from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.message.exchange_key import ExchangeKey
-from gnnqlab.partition.cut import CUTS
+from gnnqlab.partition.cut import cut_name
 from gnnqlab.systems import fixed_bits, pipegcn, vanilla
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class EpochWalk:
         kind = parts.shards[0].cuts
         if kind != "nodes" or not any(shard.halo.numel() for shard in parts.shards):
             raise ValueError(
-                f"an epoch is played on an edge-cut with at least one cut edge, got {CUTS[kind]} on {parts.workers} "
-                "worker(s); use gq.partition(graph, gq.partitioners.METIS(), workers=2)"
+                f"an epoch is played on an edge-cut with at least one cut edge, got {cut_name(kind)} on "
+                f"{parts.workers} worker(s); use gq.partition(graph, gq.partitioners.METIS(), workers=2)"
             )
         return cls(parts, way, train_one_epoch(parts, WAYS[way].system, **settings))
 

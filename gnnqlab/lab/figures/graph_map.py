@@ -19,7 +19,7 @@ from gnnqlab.lab.figures.grid_places import Grid, neighbourhood, places_on_grid
 from gnnqlab.lab.figures.node_fills import Fill, FillAssignment
 from gnnqlab.lab.figures.theme import finish
 from gnnqlab.lab.figures.waiting import Dependencies, dependencies_of, transferred_nodes
-from gnnqlab.partition.cut import CUTS
+from gnnqlab.partition.cut import cut_name
 from gnnqlab.simulation.coding_errors import coding_errors
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _check(
     if (bits is not None or errors is not None) and parts.shards[0].cuts != "nodes":
         raise ValueError(
             "bits and errors can be drawn for an edge-cut only, where a halo row is a copy of one node's row, got "
-            f"{CUTS[parts.shards[0].cuts]}; show 'owner' or 'halo'"
+            f"{cut_name(parts.shards[0].cuts)}; show 'owner' or 'halo'"
         )
 
 
