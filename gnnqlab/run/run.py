@@ -167,12 +167,18 @@ class Run(TrainedRun):
         Raises:
             RuntimeError: if its processes are on another machine, or in a container with pids of its own.
         """
-        if not self._comparable() and self._guards() and self.status in LIVE:
-            host = (files.read_json(self.folder / "guard.json") or {})["place"].get("host", "another machine")
-            raise RuntimeError(
-                f"a run must be stopped where its processes are, on {host}, got a call on {processes.place()['host']}; "
-                f"call gq.runs() and stop it there"
-            )
+        guard, here = files.read_json(self.folder / "guard.json"), processes.place()
+        if guard is not None and not self._comparable() and self.status in LIVE:
+            place = guard["place"]
+            if (place.get("host"), place.get("boot")) == (here["host"], here.get("boot")):
+                raise RuntimeError(
+                    "a run must be stopped in the container that launched it, got a call from another one"
+                )
+            if place.get("host") != here["host"]:  # else this machine was restarted since, which ended the run
+                raise RuntimeError(
+                    f"a run must be stopped where its processes are, on {place.get('host')}, got a call on "
+                    f"{here['host']}; call gq.runs() and stop it there"
+                )
         # Without facts.json no epoch has begun, so there is no state to save.
         if self.status == "running" and (self.folder / "facts.json").exists():
             self._save_first(timeout)

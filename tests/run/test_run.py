@@ -1,5 +1,6 @@
 """The handle of a run: its status from the folder's files about guards, machines and records."""
 
+import os
 import signal
 import subprocess
 import time
@@ -54,6 +55,24 @@ def test_a_run_of_another_machine_is_stopped_there(tmp_path: Path) -> None:
     ended = made(tmp_path / "ended", state="finished")
     files.write_json(ended.folder / "guard.json", guard)
     assert ended.stop() is ended  # nothing is left to stop
+
+
+def test_stop_raises_in_another_container_and_does_nothing_after_a_restart(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    guard = {"place": {**processes.place(), "pids": "another"}, "guard": [1, 1], "agent": [1, 1], "workers": {}}
+    files.write_json(run.folder / "guard.json", guard)
+    with pytest.raises(RuntimeError, match="must be stopped in the container that launched it"):
+        run.stop()
+    files.write_json(run.folder / "guard.json", {**guard, "place": {**processes.place(), "boot": "before"}})
+    assert run.stop() is run
+
+
+def test_launch_without_a_first_status_is_failed_once_its_configuration_is_old(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    (run.folder / "status.json").unlink()
+    assert run.status == "starting"
+    os.utime(run.folder / "config.json", (time.time() - 60,) * 2)
+    assert run.status == "failed" and "ended before the guard had started" in run.cause
 
 
 def test_run_of_another_machine_counts_as_running_and_is_not_cleaned_up(tmp_path: Path) -> None:
