@@ -96,6 +96,7 @@ def test_the_input_is_left_alone() -> None:
         ([0.5], [1], {}, TypeError, "src must be a one-dimensional list of integers, got float64"),
         ([[0]], [[1]], {}, TypeError, r"src must be a one-dimensional list of integers, got int64 of shape \(1, 1\)"),
         ([0], [1], {"num_nodes": 0}, ValueError, r"num_nodes must be an integer in \[1, 2147483647\], got 0"),
+        ([0], [0], {"num_nodes": True}, ValueError, r"num_nodes must be an integer in \[1, 2147483647\], got True"),
         ([0], [1], {"num_nodes": 2**31}, ValueError, "num_nodes must be an integer in"),
         ([0], [1], {"self_loops": "twice"}, ValueError, r"self_loops must be one of \('add', 'keep', 'remove'\)"),
     ],

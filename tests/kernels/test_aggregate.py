@@ -304,6 +304,8 @@ def test_mistakes_are_explained() -> None:
         spmm(adj, torch.ones(1, 1), torch.ones(2, 1))
     with pytest.raises(ValueError, match="at most 2 rows"):
         spmm(adj, torch.ones(3, 1))
+    with pytest.raises(ValueError, match="x must have 2 rows, one per column, got"):
+        aggregate(adj, torch.ones(1, 1))  # the kernel would read beyond the row
     with pytest.raises(ValueError, match="halo must be like x"):
         spmm(adj, torch.ones(1, 1), torch.ones(1, 2))
     with pytest.raises(ValueError, match="int8 rows need their scales"):

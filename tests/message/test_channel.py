@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 
@@ -16,8 +18,24 @@ from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
 COLUMNS = 13
+
+
+@dataclass(frozen=True)
+class Doubled(Float32):
+    """Rows sent as twice their values."""
+
+    def encode(self, x, rows, ids, layout, segment, noise):
+        super().encode(x, rows, ids, layout, segment, noise)
+        segment.view(torch.float32).mul_(2.0)
+
+    def decode(self, segment, layout, out, rows, *, accumulate, ids=None, noise=None):
+        halved = segment.view(torch.float32).mul(0.5).view(torch.uint8)
+        super().decode(halved, layout, out, rows, accumulate=accumulate)
+
+
 PAIRS = [
     ("float32", Float32(), Fixed()),
+    ("float32 with its own decode", Doubled(), Fixed()),
     *[(f"{bits} bits", Stochastic(), Fixed(bits=bits)) for bits in (1, 2, 4, 8, 16, 32)],
     ("mixed", Stochastic(), UniformRandom(bit_widths=(1, 2, 4, 8, 16, 32))),
     ("mixed, bfloat16", Stochastic(parameters="bfloat16"), UniformRandom()),
