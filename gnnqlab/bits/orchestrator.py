@@ -142,7 +142,7 @@ class _AtBase(BitPolicy):
 def by_importance(p: Tensor, base: int, bit_widths: tuple[int, ...], thresholds: tuple[float, ...] = HALVES) -> Tensor:
     """Return the bit-width of each node: the base, or more bits for nodes whose importance p reaches thresholds.
 
-    A node with ``p >= thresholds[i]`` for i of them gets the i-th bit-width above the base, up to the largest. With
+    A node whose p is at least the first i thresholds gets the i-th bit-width above the base, at most the largest. With
     ``HALVES`` the less important half gets the base, the next quarter the next bit-width.
 
     Differs: the paper names the candidates (base 1: 1, 2, 4, 8; base 8: 8 alone) but no thresholds.

@@ -82,8 +82,8 @@ class RankMonitor:
 
         Args:
             ranks: ranks that are about to be ended, of which those without a stack write it; by default all ranks that
-                sleep, for which it is safe. faulthandler reads the frames of running threads without a lock: about 1
-                of 100 working ranks crashed (SIGSEGV).
+                sleep, for which it is safe. faulthandler reads the frames of running threads without a lock, which can
+                crash a working rank (SIGSEGV).
         """
         signalled_ranks = []
         for rank, pulse in self.pulses.items():
