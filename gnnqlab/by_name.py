@@ -61,10 +61,6 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(lower_name, words_by_lower)
     if not close:
         return ""
-    # Of equally similar words the one with the same first letter, which is misspelled least.
-    closest_word = max(close, key=lambda word: (_similarity(lower_name, word), word[0] == lower_name[0]))
+    # The first letter is misspelled least.
+    closest_word = next((word for word in close if word[0] == lower_name[0]), close[0])
     return f"; did you mean {words_by_lower[closest_word]}"
-
-
-def _similarity(name: str, word: str) -> float:
-    return difflib.SequenceMatcher(a=word, b=name).ratio()  # as get_close_matches compares

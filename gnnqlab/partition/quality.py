@@ -42,7 +42,7 @@ class Quality:
     halo_rows: Tensor
     """Number of rows sent per exchange, int64 ``(P, P)``: [sender, receiver]."""
     rows_by_kind: dict[str, Tensor]
-    """Number of rows on each worker by kind (central, marginal, halo; or masters, mirrors), int64 ``(P,)`` each."""
+    """Number of rows on each worker by kind, int64 ``(P,)`` each: central, marginal, and last halo or mirrors."""
 
     def bytes_per_pair(self, columns: int, bits: int = 32) -> Tensor:
         """Compute the payload bytes per exchange for rows of ``columns`` elements, int64 ``(P, P)``.
