@@ -130,7 +130,7 @@ class MemoryFile(Recorder):
         self._epoch = 0
         if every > 0:
             with MemoryTracker():
-                # PyTorch imports hundreds of modules at the first tracked operator: before the first epoch, not during it.
+                # PyTorch imports hundreds of modules at the first tracked operator: before epoch 0, not during epoch 1.
                 torch.empty(0)
 
     def begin(self, epoch: int) -> None:

@@ -73,9 +73,17 @@ def test_the_first_epoch_waits_for_no_drawing_of_the_words_before_it(
     panel = view.panel
     panel.access.shown = True
     _until(lambda: "epoch 0/100" in panel.words.value and not panel.updater.is_requested, "the words")
-    # As if the first drawing had used up its share of time; later ones cost nothing.
-    delays = iter([1000.0])
-    monkeypatch.setattr(panel._pace, "delay_s", lambda cost_s: next(delays, 0.0))
+    figures_drawn = []
+
+    def delay_s(cost_s: float) -> float:
+        """Return a long delay up to that of the first figure, as if these drawings had used up their share of time."""
+        if figures_drawn:
+            return 0.0
+        if panel.model.has_epochs:
+            figures_drawn.append(cost_s)
+        return 1000.0
+
+    monkeypatch.setattr(panel._pace, "delay_s", delay_s)
     panel._due_s = time.monotonic() + 1000
     folder.write(range(1))
     _until(lambda: panel.figure.data and len(panel.figure.data[0]["x"]) == 1, "the first epoch")
