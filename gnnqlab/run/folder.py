@@ -7,7 +7,8 @@ RUN/events.jsonl             one line per event: launched, running, slow, stalle
 RUN/records-rankR.jsonl      written by training, as is traffic-rankR.jsonl
 RUN/assignments.jsonl        one line per assignment of bit-widths: settings, solutions, cost model
 RUN/checkpoints/             the newest two checkpoints, see train/checkpoints/checkpoint.py
-RUN/model.safetensors        the weights at the end, see train/checkpoints/model_file.py
+RUN/model.safetensors        the weights of the best epoch, see train/checkpoints/model_file.py
+RUN/last_model.safetensors   those of the last epoch, if it is another one
 RUN/control.json             settings changed during training (``Run.control``); read by rank 0 once per epoch
 RUN/heartbeat/rankR          see train/heartbeat.py
 RUN/errors/rankR.json        error report of a rank; rankR.trace: stacks after a crash or a hang

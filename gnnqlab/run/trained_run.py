@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gnnqlab.run.folder import LIVE
 from gnnqlab.run.run_data import RunData
@@ -28,11 +29,16 @@ class TrainedRun(RunData, ABC):
     def status(self) -> str:
         """Status of the run."""
 
-    def model(self) -> nn.Module:
+    def model(self, epoch: Literal["best", "last"] = "best") -> nn.Module:
         """Return the trained model, in evaluation mode, on the CPU.
 
-        Its weights are those of ``model.safetensors`` in the run folder, with the names of its ``state_dict()``, and
-        readable by any safetensors library. A run writes them at its end, and at an orderly stop.
+        Its weights are those of ``model.safetensors`` in the run folder, or of ``last_model.safetensors`` for the last
+        epoch if that is another one, with the names of its ``state_dict()``, and readable by any safetensors library.
+        A run writes them at its end, and at an orderly stop.
+
+        Args:
+            epoch: ``"best"`` for the epoch with the best validation score, whose scores ``summary`` reports, ``"last"``
+                for the last one. Without validation nodes both are the last evaluated epoch.
 
         Returns:
             The module, called as ``model(graph.open_pass(epoch, training=False), graph.features)`` with a
@@ -40,7 +46,9 @@ class TrainedRun(RunData, ABC):
 
         Raises:
             RuntimeError: if the run has not ended, or has ended without a model.
-            ValueError: if a user-defined model is not found here, or has changed.
+            ValueError: if a user-defined model is not found here, or has changed, or ``epoch`` has another value.
+
+        A run of version 0.9 has the model of its last epoch only; a warning says so if another epoch was the best one.
 
         Example:
             >>> import tempfile
@@ -52,17 +60,18 @@ class TrainedRun(RunData, ABC):
             >>> run.predict().shape, run.predict().argmax(1).shape, run.embeddings().shape
             (torch.Size([60, 3]), torch.Size([60]), torch.Size([60, 8]))
         """
-        return self._build(self._saved())
+        return self._build(self._saved(epoch))
 
-    def predict(self, graph: Graph | str | Path | None = None) -> Tensor:
+    def predict(self, graph: Graph | str | Path | None = None, *, epoch: Literal["best", "last"] = "best") -> Tensor:
         """Return the trained model's logits for all nodes of a graph, in the order of the graph.
 
         Computed in this process on the whole graph, in float32, without dropout. With float32 products the scores equal
-        those of the run's last evaluation; a run with other products was evaluated with those.
+        those that ``summary`` reports; a run with other products was evaluated with those.
 
         Args:
             graph: by default the run's own, loaded again. Another one (a graph, or its name or path) needs the same
                 features; its nodes may be unseen (inductive prediction).
+            epoch: of the weights, as for :meth:`model`.
 
         A run of task ``links`` returns the embeddings that its decoder compares; by default message passing uses the
         graph without held-out edges, and all edges of a graph passed as argument. See :meth:`link_scores`.
@@ -80,7 +89,7 @@ class TrainedRun(RunData, ABC):
         """
         from gnnqlab.train.inference import logits
 
-        record = self._saved()
+        record = self._saved(epoch)
         target, model = self._graph(graph, record), self._build(record)
         return logits(model, target, seed=self.config.train.seed, epoch=record.epoch)  # (N, C)
 
@@ -107,12 +116,19 @@ class TrainedRun(RunData, ABC):
         # A function of graph, shares and seed, so it is the split that the workers used.
         return split_links(full_graph, val=task.val_share, test=task.test_share, seed=self.config.train.seed)
 
-    def link_scores(self, sources: Tensor, targets: Tensor, *, graph: Graph | str | Path | None = None) -> Tensor:
+    def link_scores(
+        self,
+        sources: Tensor,
+        targets: Tensor,
+        *,
+        graph: Graph | str | Path | None = None,
+        epoch: Literal["best", "last"] = "best",
+    ) -> Tensor:
         """Return the logits of edges between pairs of nodes, from the model and decoder of a run of task ``links``.
 
         Args:
             sources, targets: the pairs, node ids of the graph, int64 ``(n,)``; scores are symmetric.
-            graph: as for :meth:`predict`.
+            graph, epoch: as for :meth:`predict`.
 
         Returns:
             float32 ``(n,)``: ``.sigmoid()`` is the probability, for the run's ratio of negatives.
@@ -125,7 +141,7 @@ class TrainedRun(RunData, ABC):
         from gnnqlab.train.inference import logits
         from gnnqlab.train.link_prediction.decoder import decoder_of
 
-        record = self._saved()
+        record = self._saved(epoch)
         model = self._build(record)
         decoder = decoder_of(model)
         rows = logits(model, self._graph(graph, record), seed=self.config.train.seed, epoch=record.epoch)  # (N, D)
@@ -133,7 +149,9 @@ class TrainedRun(RunData, ABC):
             scores: Tensor = decoder(rows, torch.as_tensor(sources), torch.as_tensor(targets))
         return scores
 
-    def embeddings(self, layer: int = -1, *, graph: Graph | str | Path | None = None) -> Tensor:
+    def embeddings(
+        self, layer: int = -1, *, graph: Graph | str | Path | None = None, epoch: Literal["best", "last"] = "best"
+    ) -> Tensor:
         """Return the input embeddings of a layer of the trained model for all nodes, in the order of the graph.
 
         A layer is a product of rows with a weight matrix. The input of the last one is the final embedding of a node:
@@ -143,7 +161,7 @@ class TrainedRun(RunData, ABC):
 
         Args:
             layer: -1 for the last layer, 0 for the first, whose input are the features.
-            graph: as for :meth:`predict`.
+            graph, epoch: as for :meth:`predict`.
 
         Returns:
             float32 ``(N, D)``.
@@ -153,7 +171,7 @@ class TrainedRun(RunData, ABC):
         """
         from gnnqlab.train.inference import embeddings
 
-        record = self._saved()
+        record = self._saved(epoch)
         target, model = self._graph(graph, record), self._build(record)
         return embeddings(model, target, layer, seed=self.config.train.seed, epoch=record.epoch)  # (N, D)
 
@@ -176,12 +194,17 @@ class TrainedRun(RunData, ABC):
         decoder = config.task.decoder if config.task.task == "links" else None
         return record.build(config.model, seed=config.train.seed, decoder=decoder)
 
-    def _saved(self) -> SavedModel:
+    def _saved(self, epoch: str = "best") -> SavedModel:
         from gnnqlab.train.checkpoints.checkpoint import FOLDER
-        from gnnqlab.train.checkpoints.model_file import MODEL, read_model
+        from gnnqlab.train.checkpoints.model_file import LAST_MODEL, MODEL, read_model
 
-        record = read_model(self.folder)
+        if epoch not in ("best", "last"):
+            raise ValueError(f"the epoch of a model must be 'best' or 'last', got {epoch!r}")
+        record = read_model(self.folder, LAST_MODEL) if epoch == "last" else None
+        record = record or read_model(self.folder)  # one file if both epochs are the same
         if record is not None:
+            if epoch == "best":
+                self._warn_of_another_epoch(record.epoch)
             return record
         status = self.status
         if status in LIVE:
@@ -195,6 +218,16 @@ class TrainedRun(RunData, ABC):
         if any((self.folder / FOLDER).glob("epoch-*.safetensors")):
             way += ", or resume it from its checkpoint with gq.resume(run, epochs=...), which writes the model"
         raise RuntimeError(f"the model of a run needs its file {MODEL}, got {status} run {self.id}: {reason}; {way}")
+
+    def _warn_of_another_epoch(self, epoch: int) -> None:
+        """Warn if the stored model is not that of the epoch whose scores the summary has."""
+        best_epoch = self.summary.get("best_epoch")
+        if best_epoch not in (None, epoch):
+            warnings.warn(
+                f"the model of run {self.id} is of epoch {epoch}, and its summary has the scores of epoch "
+                f"{best_epoch}: version 0.9 of gnnqlab, or a run resumed from its checkpoint, stored no other",
+                stacklevel=4,
+            )
 
     def _graph(self, graph: Graph | str | Path | None, record: SavedModel) -> Graph:
         from gnnqlab.graph.graph import Graph

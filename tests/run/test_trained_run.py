@@ -12,9 +12,11 @@ import torch
 from torch import nn
 
 import gnnqlab as gq
+from gnnqlab.launch.run_history import carry_over
 from gnnqlab.nn.models import registry
 from gnnqlab.run import folder as files
 from gnnqlab.train.checkpoints.model_file import MODEL, ModelFile, read_model
+from gnnqlab.train.checkpoints.tensor_file import read_tensors, write_tensors
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
 from tests.graphs import random_graph
@@ -57,12 +59,12 @@ def score(logits: torch.Tensor, graph: gq.Graph, mask: torch.Tensor) -> float:
     return 2 * hits / (int((chosen > 0).sum()) + int((labels > 0).sum()))
 
 
-def last_score(run: gq.Run, split: str = "test") -> float:
-    return float(run.records[f"{split}_score"].iloc[-1])
+def recorded_score(run: gq.Run, epoch: int, split: str = "test") -> float:
+    return float(run.records.query("rank == 0").set_index("epoch")[f"{split}_score"][epoch])
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_predictions_have_the_last_recorded_scores_in_the_order_of_the_graph(tmp_path: Path, workers: int) -> None:
+def test_predictions_have_the_scores_of_the_summary_in_the_order_of_the_graph(tmp_path: Path, workers: int) -> None:
     graphs = {name: random_graph(**shape) for name, (shape, _) in CASES.items()}  # type: ignore[arg-type]
     runs = {name: made(tmp_path, name, graphs[name], workers=workers, **CASES[name][1]) for name in CASES}
     run_ranks(train_all, workers, str(tmp_path))
@@ -71,11 +73,12 @@ def test_predictions_have_the_last_recorded_scores_in_the_order_of_the_graph(tmp
         assert logits.shape == (graph.num_nodes, graph.num_classes) and logits.dtype == torch.float32
         assert torch.equal(logits, run.predict(graph)) and not logits.requires_grad
         for split in ("train", "val", "test"):
-            found = score(logits, graph, getattr(graph, f"{split}_mask"))
-            assert found == pytest.approx(last_score(run, split), abs=1e-6), (name, split)
+            mask, best_epoch = getattr(graph, f"{split}_mask"), run.summary["best_epoch"]
+            for output, epoch in ((logits, best_epoch), (run.predict(epoch="last"), EPOCHS - 1)):
+                assert score(output, graph, mask) == pytest.approx(recorded_score(run, epoch, split), abs=1e-6), name
         assert run.embeddings().shape == (graph.num_nodes, 8)
         assert torch.equal(run.embeddings(0), graph.features)
-        assert read_model(run.folder).epoch == EPOCHS - 1
+        assert read_model(run.folder).epoch == run.summary["best_epoch"]
     assert_is_a_gcn(runs["gcn"], graphs["gcn"])
 
 
@@ -100,12 +103,13 @@ def test_resumed_run_has_the_same_model_as_an_uninterrupted_run(tmp_path: Path) 
     first = made(tmp_path, "first", graph, workers=1, checkpoint_every=2, epochs=2)
     train(straight), train(first)
     resumed = made(tmp_path, "resumed", graph, workers=1, checkpoint_every=2, epochs=4)
-    shutil.copytree(first.folder / "checkpoints", resumed.folder / "checkpoints")
+    carry_over(first.folder, resumed.folder, 2)
     train(resumed)
     assert torch.equal(resumed.predict(), straight.predict())
-    assert not torch.equal(resumed.predict(), first.predict())
-    assert score(resumed.predict(), graph, graph.test_mask) == pytest.approx(last_score(resumed), abs=1e-6)
-    assert (read_model(first.folder).epoch, read_model(resumed.folder).epoch) == (1, 3)
+    last_logits = resumed.predict(epoch="last")
+    assert torch.equal(last_logits, straight.predict(epoch="last"))
+    assert not torch.equal(last_logits, first.predict(epoch="last"))
+    assert score(last_logits, graph, graph.test_mask) == pytest.approx(recorded_score(resumed, 3), abs=1e-6)
 
 
 class Plain(nn.Module):
@@ -136,11 +140,11 @@ def test_a_model_of_torch_modules_is_evaluated_as_it_predicts(tmp_path: Path) ->
         model, logits = run.model(), run.predict()
         assert registry.MODELS["plain"] is plain  # found again by the name of its builder
         assert not model.training and model.calls.dtype == torch.int64
-        assert score(logits, graph, graph.test_mask) == pytest.approx(last_score(run), abs=1e-6)
+        assert score(logits, graph, graph.test_mask) == pytest.approx(run.summary["test_accuracy"], abs=1e-6)
         assert torch.equal(logits, model.last(run.embeddings()))
         model.first = nn.Linear(3, 3)
         strange = ModelFile(run.folder, run.config.model, model, num_nodes=301, num_features=12, num_classes=4)
-        assert strange.write(0) is None
+        assert strange.write(run.summary["best_epoch"]) is None
         with pytest.raises(ValueError, match=r"weights must fit the model .* size mismatch for first\.weight"):
             run.model()
     finally:
@@ -215,6 +219,19 @@ def test_a_run_that_is_stopped_has_a_model(tmp_path: Path) -> None:
     recorded = run.records.query("rank == 0").set_index("epoch")
     assert 3 <= epoch <= recorded.index.max()
     assert score(run.predict(), graph, graph.test_mask) == pytest.approx(recorded.test_score[epoch], abs=1e-6)
+
+
+def test_model_of_another_epoch_than_that_of_the_summary_gives_a_warning(tmp_path: Path) -> None:
+    run = made(tmp_path, "older", random_graph(seed=12), workers=1)
+    train(run)
+    last_epoch = EPOCHS - 1 if run.summary["best_epoch"] != EPOCHS - 1 else 0
+    path = run.folder / MODEL
+    tensors = read_tensors(path)
+    write_tensors(path, tensors.tensors, {**tensors.metadata, "epoch": str(last_epoch)})  # as version 0.9
+    with pytest.warns(UserWarning, match=f"is of epoch {last_epoch}, and its summary has the scores of epoch"):
+        run.model()
+    with pytest.raises(ValueError, match="must be 'best' or 'last', got 'first'"):
+        run.model("first")  # type: ignore[arg-type]
 
 
 def test_failure_to_write_the_model_is_reported_and_the_run_finishes(tmp_path: Path) -> None:

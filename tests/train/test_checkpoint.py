@@ -24,6 +24,7 @@ from gnnqlab.train.checkpoints.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from gnnqlab.train.checkpoints.model_file import read_model
 from gnnqlab.train.checkpoints.state import CheckpointManager, config_digest, former_digest
 from gnnqlab.train.heartbeat import Heartbeat
 from tests.cases import each
@@ -175,7 +176,7 @@ def test_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch):
     assert equal_but_time(final(straight), final(resumed))
     graph, logits = gq.load("digits"), resumed.predict()
     right = (logits.argmax(1) == graph.labels)[graph.test_mask].double().mean()
-    assert torch.equal(logits, straight.predict()) and abs(right - resumed.records.test_score.iloc[-1]) < 1e-6
+    assert torch.equal(logits, straight.predict()) and abs(right - resumed.summary["test_accuracy"]) < 1e-6
     with pytest.raises(RuntimeError, match=r"got failed run .* or resume it from its checkpoint with gq\.resume"):
         killed.model()
     columns = ["epoch", "rank", "loss", "val_score", "test_score", "bytes_payload", "bytes_params"]
@@ -306,7 +307,8 @@ def test_resume_on_another_partition_is_refused_only_with_per_row_state(tmp_path
         run = gq.launch("sbm:60,3,6", **settings, **system, out=tmp_path, wait=True)
         taken = final(run, 4)
         assert taken.facts["of_rows"] == of_rows
-        elsewhere = Checkpoint(4, taken.tensors, {**taken.facts, "cut": "another"})
+        best_epoch = {"epoch": 1, "score": 2.0}  # no later epoch is better
+        elsewhere = Checkpoint(4, taken.tensors, {**taken.facts, "cut": "another", "best_model": best_epoch})
         write_checkpoint(run.folder / "checkpoints" / "epoch-000004.safetensors", elsewhere)
         if of_rows:
             with pytest.raises(
@@ -314,4 +316,5 @@ def test_resume_on_another_partition_is_refused_only_with_per_row_state(tmp_path
             ):
                 run.resume(epochs=6, wait=True)
         else:
-            assert run.resume(epochs=6, wait=True).records["epoch"].max() == 5
+            resumed = run.resume(epochs=6, wait=True)
+            assert resumed.records["epoch"].max() == 5 and read_model(resumed.folder).epoch == 1

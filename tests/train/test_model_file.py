@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gnnqlab.nn.models import ModelSettings, build_model
-from gnnqlab.train.checkpoints.model_file import MODEL, ModelFile, read_model
+from gnnqlab.train.checkpoints.model_file import LAST_MODEL, MODEL, ModelFile, read_model
 from gnnqlab.train.checkpoints.tensor_file import read_tensors
 
 SETTINGS = ModelSettings(name="gat", heads=2, layers=2, hidden=4)
@@ -79,3 +79,59 @@ def test_failed_model_write_is_reported_and_leaves_the_old_file(tmp_path: Path) 
     assert "got torch.complex64" in (written(tmp_path, nn.Linear(2, 2, dtype=torch.complex64)) or "")
     assert read_model(tmp_path).epoch == 1
     assert (written(tmp_path / "nowhere", model) or "").startswith("writing the model failed: No such file")
+
+
+def trained(file: ModelFile, model: nn.Linear, scores: dict[int, float | None]) -> None:
+    """Report evaluations, after each of which the weight is the number of its epoch."""
+    for epoch, score in scores.items():
+        nn.init.constant_(model.weight, epoch)
+        file.evaluated(epoch, score)
+
+
+def linear_file(folder: Path) -> tuple[ModelFile, nn.Linear]:
+    model = nn.Linear(1, 1, bias=False)
+    return ModelFile(folder, SETTINGS, model, num_nodes=9, num_features=1, num_classes=1), model
+
+
+def stored(folder: Path) -> dict[str, tuple[int, float]]:
+    """Return the epoch and the weight of each file."""
+    models = {name: read_model(folder, name) for name in (MODEL, LAST_MODEL)}
+    return {name: (model.epoch, model.tensors["weight"].item()) for name, model in models.items() if model}
+
+
+def test_the_first_best_evaluation_and_the_last_epoch_are_stored(tmp_path: Path) -> None:
+    file, model = linear_file(tmp_path)
+    trained(file, model, {0: 0.2, 2: 0.7, 4: 0.7, 6: 0.5})
+    assert file.write(6) is None and stored(tmp_path) == {MODEL: (2, 2.0), LAST_MODEL: (6, 6.0)}
+    trained(file, model, {8: 0.8})
+    assert file.write(8) is None and stored(tmp_path) == {MODEL: (8, 8.0)}
+
+
+@pytest.mark.parametrize("scores", [{0: None, 5: None}, {}])
+def test_without_validation_nodes_the_last_epoch_is_stored(tmp_path: Path, scores: dict[int, float | None]) -> None:
+    file, model = linear_file(tmp_path)
+    trained(file, model, scores)
+    nn.init.constant_(model.weight, 5)
+    assert file.write(5) is None and stored(tmp_path) == {MODEL: (5, 5.0)}
+
+
+def test_best_weights_return_from_a_checkpoint(tmp_path: Path) -> None:
+    file, model = linear_file(tmp_path)
+    assert file.checkpoint() == ({}, {})
+    trained(file, model, {0: 0.9, 1: 0.1})
+    tensors, facts = file.checkpoint()
+    resumed_file, resumed_model = linear_file(tmp_path)
+    resumed_file.restore(tensors, json.loads(json.dumps(facts)))
+    trained(resumed_file, resumed_model, {2: 0.8})
+    assert resumed_file.write(2) is None and stored(tmp_path) == {MODEL: (0, 0.0), LAST_MODEL: (2, 2.0)}
+    older_file, older_model = linear_file(tmp_path)
+    older_file.restore({}, {})  # a checkpoint of version 0.9
+    trained(older_file, older_model, {2: 0.8})
+    assert older_file.write(2) is None and stored(tmp_path) == {MODEL: (2, 2.0)}
+
+
+def test_weights_that_no_file_can_hold_are_left_out_of_checkpoints(tmp_path: Path) -> None:
+    file, model = linear_file(tmp_path)
+    model.register_buffer("phase", torch.zeros(1, dtype=torch.complex64))
+    trained(file, model, {0: 0.5})
+    assert file.checkpoint() == ({}, {})

@@ -16,6 +16,7 @@ from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
 from gnnqlab.study.result import MARGIN
 from gnnqlab.train.loop.scores import FURTHER_SCORES, further_test_scores, get_test_score, score_key, score_label
+from gnnqlab.train.records.record import best_evaluation
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -84,7 +85,7 @@ def _best(records: DataFrame, summary: Any) -> dict[str, Any]:
     """Return the scores of the epoch with the best validation score, by the names of a summary."""
     # One worker's records are enough, because all workers record the same scores.
     rows = records[records["rank"] == records["rank"].min()].dropna(subset=["train_score"])
-    best_row = rows.loc[rows["val_score"].fillna(-1.0).idxmax()]  # runs without validation: the first evaluated epoch
+    best_row = best_evaluation(rows)
     val = float(best_row["val_score"])
     return {
         score_key(summary): float(best_row["test_score"]),

@@ -175,13 +175,22 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
             if math.isfinite(target)
             else []
         ),
-        (f"Test {score_label(summary)}", _percent(_score(summary)), f"best on validation {best_score}"),
+        (
+            f"Test {score_label(summary)}",
+            _percent(_score(summary)),
+            f"best on validation {best_score}{_in_epoch(summary)}",
+        ),
         *(
             (f"Test {label}", _percent(_number(value)), "in the same epoch")
             for label, value in further_test_scores(summary).items()
         ),
         ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "per epoch, all workers"),
     ]
+
+
+def _in_epoch(summary: Mapping[str, Any]) -> str:
+    best_epoch = summary.get("best_epoch")
+    return "" if best_epoch is None else f", in epoch {best_epoch}, whose model is stored"
 
 
 def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:

@@ -1,9 +1,13 @@
 """Trained model of a run on disk: its parameters by name, readable by this and other libraries.
 
-``model.safetensors`` holds the tensors of ``state_dict()``, each under its name and with its own dtype. Its metadata
-describe the model: ``model`` (its settings as JSON), ``model_home`` (module of a user's model), ``epoch`` (the last one
-trained, as in ``run.records``), ``num_features``, ``num_classes``, ``num_nodes`` of the graph, ``num_edge_features`` if
-edges have features, and ``format`` (``pt``, the name of PyTorch tensors in other readers).
+``model.safetensors`` holds the weights of the epoch with the best validation score, whose scores the summary of the run
+reports; ``last_model.safetensors`` holds those of the last epoch, and is absent if both are the same epoch. Without an
+evaluation on validation nodes only the last epoch counts.
+
+A file holds the tensors of ``state_dict()``, each under its name and with its own dtype. Its metadata describe the
+model: ``model`` (its settings as JSON), ``model_home`` (module of a user's model), ``epoch`` (after which the weights
+were taken, as in ``run.records``), ``num_features``, ``num_classes``, ``num_nodes`` of the graph, ``num_edge_features``
+if edges have features, and ``format`` (``pt``, the name of PyTorch tensors in other readers).
 
 Parameters are identical on all workers. Buffers of modules (running means) are those of rank 0.
 """
@@ -12,29 +16,34 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gnnqlab.nn.models.registry import ModelSettings, build_model, model_home
-from gnnqlab.train.checkpoints.tensor_file import read_tensors, write_tensors
+from gnnqlab.train.checkpoints.tensor_file import is_storable, read_tensors, write_tensors
 from gnnqlab.train.link_prediction.decoder import attach_decoder
 
-__all__ = ["MODEL", "ModelFile", "SavedModel", "read_model"]
+__all__ = ["LAST_MODEL", "MODEL", "ModelFile", "SavedModel", "read_model"]
 
 MODEL = "model.safetensors"
+LAST_MODEL = "last_model.safetensors"
+_PREFIX = "best_model/"
+"""Prefix of the best weights among the tensors of a checkpoint."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SavedModel:
-    """Contents of ``model.safetensors``."""
+    """Contents of ``model.safetensors`` or ``last_model.safetensors``."""
 
     tensors: dict[str, Tensor]
     """The ``state_dict``."""
     epoch: int
-    """Last epoch trained."""
+    """Epoch after which the weights were taken."""
     num_features: int
     num_classes: int
     num_nodes: int
@@ -66,8 +75,17 @@ class SavedModel:
         return model.eval()
 
 
+@dataclass(frozen=True, eq=False)
+class _BestWeights:
+    epoch: int
+    score: float | None
+    """Validation score as in the records; ``None`` without validation nodes."""
+    state: dict[str, Any]
+    """The ``state_dict`` after this epoch, copied to the CPU."""
+
+
 class ModelFile:
-    """Writer of the model of a training.
+    """Writer of the model of a training: of its best epoch so far, and of its last one.
 
     Args:
         run: the run folder.
@@ -87,51 +105,91 @@ class ModelFile:
         num_classes: int,
         num_edge_features: int = 0,
     ) -> None:
-        self._path, self._settings, self._model = run / MODEL, settings, model
+        self._run, self._settings, self._model = run, settings, model
         self._sizes = {"num_nodes": num_nodes, "num_features": num_features, "num_classes": num_classes}
         self._sizes |= {"num_edge_features": num_edge_features} if num_edge_features else {}
+        self._best: _BestWeights | None = None
+
+    def evaluated(self, epoch: int, score: float | None) -> None:
+        """Copy the weights if the validation score of this epoch is the best so far, the first of equal ones.
+
+        Without validation nodes (``None``) the newest evaluation counts. ``best_evaluation`` in
+        ``train/records/record.py`` selects the same epoch from the records.
+        """
+        best_score = None if self._best is None else self._best.score
+        if best_score is None or (score is not None and score > best_score):
+            state = {
+                # Other values are refused when the file is written.
+                name: value.detach().to("cpu", copy=True) if torch.is_tensor(value) else value
+                for name, value in self._model.state_dict().items()
+            }
+            self._best = _BestWeights(epoch, score, state)
+
+    def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the best weights as tensors and facts of a checkpoint; empty before the first evaluation."""
+        if self._best is None or not all(map(is_storable, self._best.state.values())):
+            return {}, {}
+        tensors = {f"{_PREFIX}{name}": tensor for name, tensor in self._best.state.items()}
+        return tensors, {"best_model": {"epoch": self._best.epoch, "score": self._best.score}}
+
+    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Restore the best weights of a checkpoint, if it has any: earlier versions stored none."""
+        if "best_model" in facts:
+            state = {name.removeprefix(_PREFIX): value for name, value in tensors.items() if name.startswith(_PREFIX)}
+            self._best = _BestWeights(facts["best_model"]["epoch"], facts["best_model"]["score"], state)
 
     def write(self, epoch: int) -> str | None:
-        """Write the weights after an epoch; a crash leaves the file as it was before, or none.
+        """Write the best weights, and the present ones if they are others; a crash leaves each file old or new.
+
+        Args:
+            epoch: the last epoch trained.
 
         Returns:
-            The reason if the file could not be written; training continues without it.
+            The reason if a file could not be written; training continues without it.
         """
-        # Metadata of safetensors are strings only.
-        metadata = {"format": "pt", "epoch": str(epoch), "model": json.dumps(dataclasses.asdict(self._settings))}
-        home = model_home(self._settings.name)
-        metadata |= {"model_home": json.dumps(home)} if home else {}
-        metadata |= {name: str(size) for name, size in self._sizes.items()}
+        state = self._model.state_dict()
         try:
-            state = self._model.state_dict()
-            # A module can add values of any type by get_extra_state().
-            entries = [name for name, value in state.items() if not torch.is_tensor(value)]
-            if entries:
-                raise ValueError(f"the state_dict of a model must hold tensors only, got other values under {entries}")
-            write_tensors(self._path, state, metadata)
+            if self._best is None or self._best.epoch == epoch:
+                self._write(MODEL, state, epoch)
+                (self._run / LAST_MODEL).unlink(missing_ok=True)  # of an earlier stop
+            else:
+                self._write(LAST_MODEL, state, epoch)
+                self._write(MODEL, self._best.state, self._best.epoch)
         except OSError as error:
             return f"writing the model failed: {error.strerror or error}"
         except ValueError as error:
             return f"writing the model failed: {error}"
         return None
 
+    def _write(self, name: str, state: Mapping[str, Any], epoch: int) -> None:
+        # A module can add values of any type by get_extra_state().
+        entries = [entry for entry, value in state.items() if not torch.is_tensor(value)]
+        if entries:
+            raise ValueError(f"the state_dict of a model must hold tensors only, got other values under {entries}")
+        # Metadata of safetensors are strings only.
+        metadata = {"format": "pt", "epoch": str(epoch), "model": json.dumps(dataclasses.asdict(self._settings))}
+        home = model_home(self._settings.name)
+        metadata |= {"model_home": json.dumps(home)} if home else {}
+        metadata |= {size_name: str(size) for size_name, size in self._sizes.items()}
+        write_tensors(self._run / name, state, metadata)
 
-def read_model(run: Path) -> SavedModel | None:
-    """Return the model in a run folder; ``None`` if there is none.
+
+def read_model(run: Path, name: str = MODEL) -> SavedModel | None:
+    """Return a model in a run folder; ``None`` if there is no file of that name.
 
     Raises:
         ValueError: if the file is incomplete, modified, or not in the format of gnnqlab.
     """
-    path = run / MODEL
+    path = run / name
     if not path.is_file():
         return None
     contents = read_tensors(path, what="model file")
     sizes = ("epoch", "num_nodes", "num_features", "num_classes")
-    if not contents.intact or not all(contents.metadata.get(name, "").isdecimal() for name in sizes):
+    if not contents.intact or not all(contents.metadata.get(size, "").isdecimal() for size in sizes):
         raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")
     # The entry is absent for graphs without edge features.
     edge_features = contents.metadata.get("num_edge_features", "0")
     if not edge_features.isdecimal():
         raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")
-    size_values = {name: int(contents.metadata[name]) for name in sizes}
+    size_values = {size: int(contents.metadata[size]) for size in sizes}
     return SavedModel(tensors=contents.tensors, num_edge_features=int(edge_features), **size_values)

@@ -95,8 +95,10 @@ def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[
     """
     shared_state: list[Any] = [None]
     if checkpoint is not None:
-        # Names with "/" belong to callbacks. The others are large and are broadcast below as tensors, not pickled.
-        small_tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if "/" in name}
+        # Tensors of callbacks. The others are large: trained ones are broadcast below as tensors, not pickled, and the
+        # best weights stay on rank 0.
+        names = [name for name in checkpoint.tensors if name.partition("/")[0] in trainer.adaptives]
+        small_tensors = {name: checkpoint.tensors[name] for name in names}
         shared_state = [(checkpoint.epoch, checkpoint.facts, small_tensors)]
     if trainer.distributed:
         dist.broadcast_object_list(shared_state, src=0)
@@ -182,6 +184,8 @@ class CheckpointManager:
         if refusal[0]:
             raise RuntimeError(refusal[0])
         epoch, facts = restore(self._trainer, checkpoint)
+        if checkpoint is not None:  # on rank 0, which writes the model
+            self._model_file.restore(checkpoint.tensors, checkpoint.facts)
         return epoch, facts.get("time_s", 0.0)
 
     def _refusal(self, checkpoint: Checkpoint | None) -> str:
@@ -216,6 +220,11 @@ class CheckpointManager:
             self._write_model(epoch)
             (self._folder / CHECKPOINT_NOW).unlink(missing_ok=True)
 
+    def evaluated(self, epoch: int, score: float | None) -> None:
+        """Retain the weights of this epoch for the model if its validation score is the best so far."""
+        if self._rank == 0:
+            self._model_file.evaluated(epoch, score)
+
     def close(self) -> None:
         """Write the model, and wait until it and the last checkpoint are on disk."""
         if self._rank == 0:
@@ -230,8 +239,9 @@ class CheckpointManager:
             # again, exactly as a training resumed from this checkpoint will, so both remain identical.
             self._trainer.exchange.forget()
         if self._rank == 0:
-            facts = {**facts, "config": self._config, "cut": self._cut, "time_s": time_s}
-            self._report("checkpoint failed", self._files.save(epoch + 1, tensors, facts))
+            best_tensors, best_facts = self._model_file.checkpoint()
+            facts = {**facts, **best_facts, "config": self._config, "cut": self._cut, "time_s": time_s}
+            self._report("checkpoint failed", self._files.save(epoch + 1, tensors | best_tensors, facts))
 
     def _write_model(self, epoch: int) -> None:
         self._heartbeat.phase("save", limit_s=_LIMIT_S)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gnnqlab.atomic import replacing
 
-__all__ = ["TensorFile", "read_tensors", "write_tensors"]
+__all__ = ["TensorFile", "is_storable", "read_tensors", "write_tensors"]
 
 _DTYPES = {
     "F64": torch.float64,
@@ -49,6 +49,11 @@ class TensorFile:
     metadata: dict[str, str]
     intact: bool | None
     """True if the tensors match their hash in the file; ``None`` if the file has no hash."""
+
+
+def is_storable(value: object) -> bool:
+    """Return True for a tensor of a dtype that the layout supports."""
+    return isinstance(value, Tensor) and value.dtype in _NAMES
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -156,10 +157,11 @@ def fit(
         for recorder in recorders:  # before the evaluation, whose bytes and seconds are not training's
             recorder.measure(epoch)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
-        if _is_evaluated(epoch, settings.epochs, settings.evaluate_every):
+        is_evaluated = _is_evaluated(epoch, settings.epochs, settings.evaluate_every)
+        if is_evaluated:
             scores = trainer.evaluate(epoch)
         figures = [recorder.figures() for recorder in recorders]
-        record = {
+        record: dict[str, Any] = {
             "epoch": epoch,
             "rank": rank,
             "time_s": round(time.perf_counter() - start_s, 6),
@@ -176,6 +178,8 @@ def fit(
             recorder.write(results)
         # After the records, so that they show the epoch that failed, and before a checkpoint of its weights.
         _check_finite(loss, epoch)
+        if is_evaluated:
+            keeper.evaluated(epoch, record["val_score"])
         keeper.after(epoch, time.perf_counter() - start_s)
     keeper.close()
     trainer.close()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gnnqlab.message.channels.incoming import MessageRecord
 
 __all__ = [
+    "best_evaluation",
     "coordination_figures",
     "read_assignments",
     "read_links",
@@ -268,8 +269,7 @@ def summarize(folder: Path) -> dict[str, Any]:
 
     first_rank = frame[frame["rank"] == frame["rank"].min()]  # loss and scores are equal on all ranks
     evaluations = first_rank.dropna(subset=["train_score"])
-    # A graph without validation nodes has only NaN: then the first evaluation counts.
-    row = evaluations.loc[evaluations["val_score"].fillna(-1.0).idxmax()] if not evaluations.empty else None
+    row = best_evaluation(evaluations) if not evaluations.empty else None
     metric = _metric(folder)
     # Summed over workers, as assign_s is.
     trained_s = sum(float(epoch_seconds(rank_frame).sum()) for _, rank_frame in frame.groupby("rank"))
@@ -305,6 +305,15 @@ def summarize(folder: Path) -> dict[str, Any]:
         }
     )
     return summary
+
+
+def best_evaluation(evaluations: pd.DataFrame) -> pd.Series:
+    """Return the row of the first best validation score; without validation nodes that of the last evaluation.
+
+    The stored model is that of the same epoch.
+    """
+    scores = evaluations["val_score"]
+    return evaluations.iloc[-1] if scores.isna().all() else evaluations.loc[scores.idxmax()]
 
 
 def _input_features(train: dict[str, Any]) -> str:

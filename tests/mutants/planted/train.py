@@ -70,8 +70,8 @@ FAULTS = (
     Fault(
         name="the epoch with the best test score",
         file="train/records/record.py",
-        before='evaluations["val_score"].fillna(-1.0).idxmax()',
-        after='evaluations["test_score"].fillna(-1.0).idxmax()',
+        before='scores = evaluations["val_score"]',
+        after='scores = evaluations["test_score"]',
         test="train/test_record.py::test_a_summary_has_the_fields_of_the_contract",
         why="the reported score would be chosen by itself",
     ),
