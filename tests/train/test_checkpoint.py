@@ -11,6 +11,7 @@ import time
 import warnings
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 
@@ -25,8 +26,9 @@ from gnnqlab.train.checkpoints.checkpoint import (
     write_checkpoint,
 )
 from gnnqlab.train.checkpoints.model_file import read_model
-from gnnqlab.train.checkpoints.state import CheckpointManager, config_digest, former_digest
+from gnnqlab.train.checkpoints.state import BestEpoch, CheckpointManager, config_digest, former_digest
 from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.records.record import best_evaluation
 from tests.cases import each
 from tests.run.folders import run_folder, wait_for
 from tests.slow_down import HANG_S, wait_until
@@ -292,6 +294,19 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
 def test_a_checkpoint_of_a_version_with_former_names_belongs_to_its_run(system, digest):
     # Written by version 0.9 for this configuration.
     assert former_digest(gq.configure("digits", system=system, hidden=16, workers=2)) == digest
+
+
+@each(
+    ("scores", "best_epoch"),
+    [({0: 0.2, 2: 0.7, 4: 0.7, 6: 0.5}, 2), ({0: 0.5, 1: 0.6}, 1), ({0: None, 5: None}, 5), ({0: 0.0}, 0)],
+)
+def test_the_first_best_score_counts_and_without_scores_the_last_evaluation(scores, best_epoch):
+    best = BestEpoch()
+    for epoch, score in scores.items():
+        best.update(epoch, score)
+    assert best == BestEpoch(best_epoch, scores[best_epoch])
+    frame = pd.DataFrame({"epoch": list(scores), "val_score": list(scores.values())}, dtype=float)
+    assert best_evaluation(frame)["epoch"] == best_epoch
 
 
 def keeper_of(run, config):

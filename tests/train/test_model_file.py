@@ -81,11 +81,12 @@ def test_failed_model_write_is_reported_and_leaves_the_old_file(tmp_path: Path) 
     assert (written(tmp_path / "nowhere", model) or "").startswith("writing the model failed: No such file")
 
 
-def trained(file: ModelFile, model: nn.Linear, scores: dict[int, float | None]) -> None:
-    """Report evaluations, after each of which the weight is the number of its epoch."""
-    for epoch, score in scores.items():
+def trained(file: ModelFile, model: nn.Linear, epochs: int, best: int) -> None:
+    """Train to an epoch, after which the weight is its number, and select another one as the best."""
+    for epoch in range(epochs):
         nn.init.constant_(model.weight, epoch)
-        file.evaluated(epoch, score)
+        if epoch == best:
+            file.select(epoch)
 
 
 def linear_file(folder: Path) -> tuple[ModelFile, nn.Linear]:
@@ -99,39 +100,32 @@ def stored(folder: Path) -> dict[str, tuple[int, float]]:
     return {name: (model.epoch, model.tensors["weight"].item()) for name, model in models.items() if model}
 
 
-def test_the_first_best_evaluation_and_the_last_epoch_are_stored(tmp_path: Path) -> None:
+def test_the_best_and_the_last_epoch_are_stored(tmp_path: Path) -> None:
     file, model = linear_file(tmp_path)
-    trained(file, model, {0: 0.2, 2: 0.7, 4: 0.7, 6: 0.5})
+    trained(file, model, epochs=1, best=5)  # before the first evaluation
+    assert file.write(0) is None and stored(tmp_path) == {MODEL: (0, 0.0)}
+    trained(file, model, epochs=7, best=2)
     assert file.write(6) is None and stored(tmp_path) == {MODEL: (2, 2.0), LAST_MODEL: (6, 6.0)}
-    trained(file, model, {8: 0.8})
+    trained(file, model, epochs=9, best=8)
     assert file.write(8) is None and stored(tmp_path) == {MODEL: (8, 8.0)}
-
-
-@pytest.mark.parametrize("scores", [{0: None, 5: None}, {}])
-def test_without_validation_nodes_the_last_epoch_is_stored(tmp_path: Path, scores: dict[int, float | None]) -> None:
-    file, model = linear_file(tmp_path)
-    trained(file, model, scores)
-    nn.init.constant_(model.weight, 5)
-    assert file.write(5) is None and stored(tmp_path) == {MODEL: (5, 5.0)}
 
 
 def test_best_weights_return_from_a_checkpoint(tmp_path: Path) -> None:
     file, model = linear_file(tmp_path)
-    assert file.checkpoint() == ({}, {})
-    trained(file, model, {0: 0.9, 1: 0.1})
-    tensors, facts = file.checkpoint()
+    assert file.checkpoint() == {}
+    trained(file, model, epochs=3, best=1)
     resumed_file, resumed_model = linear_file(tmp_path)
-    resumed_file.restore(tensors, json.loads(json.dumps(facts)))
-    trained(resumed_file, resumed_model, {2: 0.8})
-    assert resumed_file.write(2) is None and stored(tmp_path) == {MODEL: (0, 0.0), LAST_MODEL: (2, 2.0)}
+    resumed_file.restore({**file.checkpoint(), "bits/rows": torch.ones(3)}, 1)
+    nn.init.constant_(resumed_model.weight, 5)
+    assert resumed_file.write(5) is None and stored(tmp_path) == {MODEL: (1, 1.0), LAST_MODEL: (5, 5.0)}
     older_file, older_model = linear_file(tmp_path)
-    older_file.restore({}, {})  # a checkpoint of version 0.9
-    trained(older_file, older_model, {2: 0.8})
-    assert older_file.write(2) is None and stored(tmp_path) == {MODEL: (2, 2.0)}
+    older_file.restore({}, None)  # a checkpoint of version 0.9
+    nn.init.constant_(older_model.weight, 6)
+    assert older_file.write(6) is None and stored(tmp_path) == {MODEL: (6, 6.0)}
 
 
 def test_weights_that_no_file_can_hold_are_left_out_of_checkpoints(tmp_path: Path) -> None:
     file, model = linear_file(tmp_path)
     model.register_buffer("phase", torch.zeros(1, dtype=torch.complex64))
-    trained(file, model, {0: 0.5})
-    assert file.checkpoint() == ({}, {})
+    trained(file, model, epochs=1, best=0)
+    assert file.checkpoint() == {}

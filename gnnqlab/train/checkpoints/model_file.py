@@ -75,15 +75,6 @@ class SavedModel:
         return model.eval()
 
 
-@dataclass(frozen=True, eq=False)
-class _BestWeights:
-    epoch: int
-    score: float | None
-    """Validation score as in the records; ``None`` without validation nodes."""
-    state: dict[str, Any]
-    """The ``state_dict`` after this epoch, copied to the CPU."""
-
-
 class ModelFile:
     """Writer of the model of a training: of its best epoch so far, and of its last one.
 
@@ -108,35 +99,29 @@ class ModelFile:
         self._run, self._settings, self._model = run, settings, model
         self._sizes = {"num_nodes": num_nodes, "num_features": num_features, "num_classes": num_classes}
         self._sizes |= {"num_edge_features": num_edge_features} if num_edge_features else {}
-        self._best: _BestWeights | None = None
+        self._best_state: dict[str, Any] = {}  # the ``state_dict`` after the best epoch, on the CPU
+        self._best_epoch: int | None = None
 
-    def evaluated(self, epoch: int, score: float | None) -> None:
-        """Copy the weights if the validation score of this epoch is the best so far, the first of equal ones.
+    def select(self, epoch: int) -> None:
+        """Copy the present weights as those of the best epoch."""
+        self._best_epoch = epoch
+        self._best_state = {
+            # Other values are refused when the file is written.
+            name: value.detach().to("cpu", copy=True) if torch.is_tensor(value) else value
+            for name, value in self._model.state_dict().items()
+        }
 
-        Without validation nodes (``None``) the newest evaluation counts. ``best_evaluation`` in
-        ``train/records/record.py`` selects the same epoch from the records.
-        """
-        best_score = None if self._best is None else self._best.score
-        if best_score is None or (score is not None and score > best_score):
-            state = {
-                # Other values are refused when the file is written.
-                name: value.detach().to("cpu", copy=True) if torch.is_tensor(value) else value
-                for name, value in self._model.state_dict().items()
-            }
-            self._best = _BestWeights(epoch, score, state)
+    def checkpoint(self) -> dict[str, Tensor]:
+        """Return the best weights as tensors of a checkpoint; empty before the first evaluation."""
+        if not all(map(is_storable, self._best_state.values())):
+            return {}
+        return {f"{_PREFIX}{name}": tensor for name, tensor in self._best_state.items()}
 
-    def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the best weights as tensors and facts of a checkpoint; empty before the first evaluation."""
-        if self._best is None or not all(map(is_storable, self._best.state.values())):
-            return {}, {}
-        tensors = {f"{_PREFIX}{name}": tensor for name, tensor in self._best.state.items()}
-        return tensors, {"best_model": {"epoch": self._best.epoch, "score": self._best.score}}
-
-    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Restore the best weights of a checkpoint, if it has any: earlier versions stored none."""
-        if "best_model" in facts:
-            state = {name.removeprefix(_PREFIX): value for name, value in tensors.items() if name.startswith(_PREFIX)}
-            self._best = _BestWeights(facts["best_model"]["epoch"], facts["best_model"]["score"], state)
+    def restore(self, tensors: Mapping[str, Tensor], epoch: int | None) -> None:
+        """Restore the best weights of a checkpoint, of this epoch; earlier versions stored none."""
+        state = {name.removeprefix(_PREFIX): value for name, value in tensors.items() if name.startswith(_PREFIX)}
+        if state:
+            self._best_state, self._best_epoch = state, epoch
 
     def write(self, epoch: int) -> str | None:
         """Write the best weights, and the present ones if they are others; a crash leaves each file old or new.
@@ -149,19 +134,19 @@ class ModelFile:
         """
         state = self._model.state_dict()
         try:
-            if self._best is None or self._best.epoch == epoch:
+            if self._best_epoch in (None, epoch):
                 self._write(MODEL, state, epoch)
                 (self._run / LAST_MODEL).unlink(missing_ok=True)  # of an earlier stop
             else:
                 self._write(LAST_MODEL, state, epoch)
-                self._write(MODEL, self._best.state, self._best.epoch)
+                self._write(MODEL, self._best_state, self._best_epoch)
         except OSError as error:
             return f"writing the model failed: {error.strerror or error}"
         except ValueError as error:
             return f"writing the model failed: {error}"
         return None
 
-    def _write(self, name: str, state: Mapping[str, Any], epoch: int) -> None:
+    def _write(self, name: str, state: Mapping[str, Any], epoch: int | None) -> None:
         # A module can add values of any type by get_extra_state().
         entries = [entry for entry, value in state.items() if not torch.is_tensor(value)]
         if entries:

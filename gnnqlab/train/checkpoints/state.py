@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from operator import itemgetter
@@ -26,14 +27,14 @@ from gnnqlab.train.records.json_lines import log_event
 if TYPE_CHECKING:
     from gnnqlab.partition.shard import Shard
 
-__all__ = ["CheckpointManager", "capture", "config_digest", "cut_digest", "former_digest", "restore"]
+__all__ = ["BestEpoch", "CheckpointManager", "capture", "config_digest", "cut_digest", "former_digest", "restore"]
 
 _LIMIT_S = 600.0
 """Limit reported to the guard: a checkpoint of a large model on a slow disk may take longer than an epoch."""
 
 
 def config_digest(config: RunConfig) -> str:
-    """Return a digest of the settings that must be equal to resume bit for bit: all but epochs and launch settings."""
+    """Return a digest of the settings that must be equal to resume bit for bit: all but the end and launch settings."""
     return _digest(config.to_json())
 
 
@@ -50,7 +51,9 @@ def _digest(value: dict[str, Any]) -> str:
     # The recipe repeats the system's settings; a resumed run may use other hosts, devices or time limits.
     compared = {name: settings for name, settings in value.items() if name not in ("launch", "recipe")}
     compared["train"] = {
-        name: setting for name, setting in value["train"].items() if name not in ("epochs", "checkpoint_every")
+        name: setting
+        for name, setting in value["train"].items()
+        if name not in ("epochs", "checkpoint_every", "patience")
     }
     return hashlib.blake2b(json.dumps(compared, sort_keys=True).encode(), digest_size=12).hexdigest()
 
@@ -139,6 +142,26 @@ def _gather_on_rank0(own_tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return dict(named)
 
 
+@dataclasses.dataclass
+class BestEpoch:
+    """Epoch with the best validation score so far, the first of equal ones.
+
+    Without validation nodes it is the newest evaluated epoch. ``best_evaluation`` in ``train/records/record.py``
+    selects the same epoch from the records.
+    """
+
+    epoch: int | None = None
+    score: float | None = None
+    """Validation score as in the records; ``None`` without validation nodes."""
+
+    def update(self, epoch: int, score: float | None) -> bool:
+        """Add an evaluation; return True if it is the best one."""
+        is_best = self.score is None or (score is not None and score > self.score)
+        if is_best:
+            self.epoch, self.score = epoch, score
+        return is_best
+
+
 class CheckpointManager:
     """Manager of a run's saved state: periodic checkpoints, the model at the end, and the checkpoint to resume from.
 
@@ -165,10 +188,11 @@ class CheckpointManager:
         cut: str,
     ) -> None:
         self._folder, self._rank, self._trainer, self._control = folder, rank, trainer, control
-        self._heartbeat, self._every, self._epochs = heartbeat, config.train.checkpoint_every, config.train.epochs
+        self._heartbeat, self._every = heartbeat, config.train.checkpoint_every
         self._config, self._cut = config_digest(config), cut
         self._known = (self._config, former_digest(config))
         self._files, self._model_file = Checkpoints(folder), model_file
+        self._best, self._last_epoch = BestEpoch(), config.train.epochs - 1
 
     def resume(self) -> tuple[int, float]:
         """Restore the newest checkpoint, if any; return the first epoch to train and the seconds trained before it.
@@ -184,8 +208,9 @@ class CheckpointManager:
         if refusal[0]:
             raise RuntimeError(refusal[0])
         epoch, facts = restore(self._trainer, checkpoint)
+        self._best = BestEpoch(**facts.get("best_model", {}))
         if checkpoint is not None:  # on rank 0, which writes the model
-            self._model_file.restore(checkpoint.tensors, checkpoint.facts)
+            self._model_file.restore(checkpoint.tensors, self._best.epoch)
         return epoch, facts.get("time_s", 0.0)
 
     def _refusal(self, checkpoint: Checkpoint | None) -> str:
@@ -205,14 +230,15 @@ class CheckpointManager:
             )
         return ""
 
-    def after(self, epoch: int, time_s: float) -> None:
+    def after(self, epoch: int, time_s: float, *, is_last: bool) -> None:
         """Take a checkpoint after an epoch if one is due or requested; on request, write the model too.
 
         A run without ``checkpoint_every`` takes none, and writes the model only.
         """
+        self._last_epoch = epoch
         is_requested, self._control.checkpoint_now = self._control.checkpoint_now, False
         # The request was broadcast, so all workers take this branch together: capture() is collective.
-        if self._every > 0 and (is_requested or (epoch + 1) % self._every == 0 or epoch + 1 == self._epochs):
+        if self._every > 0 and (is_requested or (epoch + 1) % self._every == 0 or is_last):
             self._take(epoch, time_s)
         if is_requested and self._rank == 0:
             # The request is removed last: by then checkpoint and model are on disk, or their failure is reported.
@@ -220,15 +246,21 @@ class CheckpointManager:
             self._write_model(epoch)
             (self._folder / CHECKPOINT_NOW).unlink(missing_ok=True)
 
-    def evaluated(self, epoch: int, score: float | None) -> None:
-        """Retain the weights of this epoch for the model if its validation score is the best so far."""
-        if self._rank == 0:
-            self._model_file.evaluated(epoch, score)
+    def evaluated(self, epoch: int, score: float | None) -> int:
+        """Retain the weights of this epoch for the model if its validation score is the best so far.
+
+        Returns:
+            Epochs since the best one; the same on all workers, because all have the same scores.
+        """
+        if self._best.update(epoch, score) and self._rank == 0:
+            self._model_file.select(epoch)
+        assert self._best.epoch is not None
+        return epoch - self._best.epoch
 
     def close(self) -> None:
         """Write the model, and wait until it and the last checkpoint are on disk."""
         if self._rank == 0:
-            self._write_model(self._epochs - 1)
+            self._write_model(self._last_epoch)
         self._report("checkpoint failed", self._files.finish())
 
     def _take(self, epoch: int, time_s: float) -> None:
@@ -239,8 +271,10 @@ class CheckpointManager:
             # again, exactly as a training resumed from this checkpoint will, so both remain identical.
             self._trainer.exchange.forget()
         if self._rank == 0:
-            best_tensors, best_facts = self._model_file.checkpoint()
-            facts = {**facts, **best_facts, "config": self._config, "cut": self._cut, "time_s": time_s}
+            best_tensors = self._model_file.checkpoint()
+            if best_tensors:
+                facts["best_model"] = dataclasses.asdict(self._best)
+            facts = {**facts, "config": self._config, "cut": self._cut, "time_s": time_s}
             self._report("checkpoint failed", self._files.save(epoch + 1, tensors | best_tensors, facts))
 
     def _write_model(self, epoch: int) -> None:

@@ -20,6 +20,9 @@ class LaunchKeywords(TypedDict, total=False):
     evaluate_every: int | None
     """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems
     with stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""
+    patience: int
+    """Early stopping: epochs without a better validation score after which training ends, at the next evaluation.
+    0: none."""
     input_features: Literal["resend", "cache"]
     """Input features of boundary nodes: ``resend`` them in every epoch (AdaQP), or send them once, in float32, and
     ``cache`` them at the receiver."""

@@ -42,6 +42,9 @@ class TrainSettings:
     evaluate_every: Annotated[int | None, Range(0)] = None
     """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems with
     stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""
+    patience: Annotated[int, Range(0)] = 0
+    """Early stopping: epochs without a better validation score after which training ends, at the next evaluation. 0:
+    none."""
     input_features: Annotated[str, OneOf(("resend", "cache")), Former("layer0", {"once": "cache"})] = "resend"
     """Input features of boundary nodes: ``resend`` them in every epoch (AdaQP), or send them once, in float32, and
     ``cache`` them at the receiver."""

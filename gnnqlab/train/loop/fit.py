@@ -40,6 +40,7 @@ from gnnqlab.train.loop.recorders import (
 )
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from gnnqlab.train.memory import keep_pages
+from gnnqlab.train.records.json_lines import log_event
 from gnnqlab.train.records.memory_tracker import MemoryFile
 from gnnqlab.train.records.provenance import machine, package
 from gnnqlab.train.records.recorder import EndedEpoch, Recorder
@@ -157,7 +158,8 @@ def fit(
         for recorder in recorders:  # before the evaluation, whose bytes and seconds are not training's
             recorder.measure(epoch)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
-        is_evaluated = _is_evaluated(epoch, settings.epochs, settings.evaluate_every)
+        is_last = epoch == settings.epochs - 1
+        is_evaluated = is_last or _is_evaluated(epoch, settings.evaluate_every)
         if is_evaluated:
             scores = trainer.evaluate(epoch)
         figures = [recorder.figures() for recorder in recorders]
@@ -179,8 +181,15 @@ def fit(
         # After the records, so that they show the epoch that failed, and before a checkpoint of its weights.
         _check_finite(loss, epoch)
         if is_evaluated:
-            keeper.evaluated(epoch, record["val_score"])
-        keeper.after(epoch, time.perf_counter() - start_s)
+            score = record["val_score"]
+            _check_patience(settings.patience, score)
+            waited_epochs = keeper.evaluated(epoch, score)
+            if 0 < settings.patience <= waited_epochs and not is_last:
+                is_last = True
+                _report_early_stop(folder, rank, epoch, waited_epochs)
+        keeper.after(epoch, time.perf_counter() - start_s, is_last=is_last)
+        if is_last:
+            break
     keeper.close()
     trainer.close()
     for recorder in recorders:
@@ -212,14 +221,29 @@ def _check_same_partition(shard: Shard) -> None:
         )
 
 
-def _is_evaluated(epoch: int, epochs: int, period: int) -> bool:
-    return epoch == epochs - 1 or (period > 0 and epoch % period == 0)
+def _is_evaluated(epoch: int, period: int) -> bool:
+    return period > 0 and epoch % period == 0
 
 
 def _check_finite(loss: float, epoch: int) -> None:
     if not math.isfinite(loss):
         # The loss is summed over workers, so all of them raise, or none.
         raise RuntimeError(f"the loss must be finite, got {loss} in epoch {epoch}; lower the learning rate (--lr)")
+
+
+def _check_patience(patience: int, score: float | None) -> None:
+    if patience and score is None:
+        raise RuntimeError(
+            f"patience {patience} compares validation scores, got a graph without validation nodes; choose patience 0, "
+            "or a split with graph.with_split(train_idx, val_idx)"
+        )
+
+
+def _report_early_stop(folder: Path, rank: int, epoch: int, waited_epochs: int) -> None:
+    if rank == 0:
+        text = f"training ended early, since no validation score was better for {waited_epochs} epochs"
+        print(f"epoch {epoch}: {text}", flush=True)
+        log_event(folder, "stopped early", epoch=epoch, text=text)
 
 
 def _number(value: float) -> float | None:
