@@ -1,4 +1,4 @@
-"""Early stopping: the same epoch on all workers, its event, its checkpoint, and the refusal without validation nodes."""
+"""Early stopping: the same epoch on all workers, its event and checkpoint, and no validation nodes."""
 
 from __future__ import annotations
 
