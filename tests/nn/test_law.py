@@ -99,7 +99,7 @@ def assert_workers_equal_one_process(workers):
     for model, directed, features, layers in CASES:
         graph = random_graph(directed=directed, features=features, seed=layers)
         shape = ModelSettings(name=model, layers=layers, hidden=16, dropout=0.3, input_dropout=0.1)
-        settings = TrainSettings(seed=5, weight_decay=1e-3)
+        settings = TrainSettings(seed=5, weight_decay=1e-3, max_gradient_norm=0.5)
         cases[model, directed, layers] = graph, Random(seed=1).assign(graph, workers), shape, settings
     assert_all_same(workers, cases)
 

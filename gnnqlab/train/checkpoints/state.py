@@ -33,6 +33,10 @@ _LIMIT_S = 600.0
 """Limit reported to the guard: a checkpoint of a large model on a slow disk may take longer than an epoch."""
 
 
+_ADDED = {"max_gradient_norm": None}
+"""Settings that version 0.9 did not have, with the defaults for which a training is the same as there."""
+
+
 def config_digest(config: RunConfig) -> str:
     """Return a digest of the settings that must be equal to resume bit for bit: all but the end and launch settings."""
     return _digest(config.to_json())
@@ -53,7 +57,7 @@ def _digest(value: dict[str, Any]) -> str:
     compared["train"] = {
         name: setting
         for name, setting in value["train"].items()
-        if name not in ("epochs", "checkpoint_every", "patience")
+        if name not in ("epochs", "checkpoint_every", "patience") and (name, setting) not in _ADDED.items()
     }
     return hashlib.blake2b(json.dumps(compared, sort_keys=True).encode(), digest_size=12).hexdigest()
 

@@ -20,6 +20,9 @@ class LaunchKeywords(TypedDict, total=False):
     evaluate_every: int | None
     """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems
     with stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""
+    max_gradient_norm: float | None
+    """Gradient clipping: largest L2 norm of all weight gradients together, summed over workers; larger gradients
+    are scaled down to it, as by ``torch.nn.utils.clip_grad_norm_``. Default: none."""
     patience: int
     """Early stopping: epochs without a better validation score after which training ends, at the next evaluation.
     0: none."""

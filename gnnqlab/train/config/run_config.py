@@ -42,6 +42,9 @@ class TrainSettings:
     evaluate_every: Annotated[int | None, Range(0)] = None
     """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems with
     stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""
+    max_gradient_norm: Annotated[float | None, POSITIVE] = None
+    """Gradient clipping: largest L2 norm of all weight gradients together, summed over workers; larger gradients are
+    scaled down to it, as by ``torch.nn.utils.clip_grad_norm_``. Default: none."""
     patience: Annotated[int, Range(0)] = 0
     """Early stopping: epochs without a better validation score after which training ends, at the next evaluation. 0:
     none."""

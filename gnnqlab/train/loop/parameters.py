@@ -44,6 +44,15 @@ class FlatParameters:
         """Clear gradients and facts."""
         self.summed.zero_()  # in place: gradients set to None would not be views afterwards
 
+    def clip_gradients(self, max_norm: float) -> None:
+        """Scale the gradients down to a largest L2 norm, as ``torch.nn.utils.clip_grad_norm_``.
+
+        The reduced gradients are identical on all workers, so no further communication is needed.
+        """
+        norm = torch.linalg.vector_norm(self.gradients)  # ()
+        # In place, and without a branch, which would synchronize with a GPU.
+        self.gradients.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
+
     def broadcast(self) -> None:
         """Broadcast the values of rank 0 to all workers."""
         dist.broadcast(self.values, 0)
@@ -61,18 +70,22 @@ class Adam:
         *,
         lr: float,
         weight_decay: float = 0.0,
+        max_gradient_norm: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
     ) -> None:
         self._parameters = parameters
         self._lr, self._weight_decay, self._betas, self._eps = lr, weight_decay, betas, eps
+        self._max_gradient_norm = max_gradient_norm
         self.average = torch.zeros_like(parameters.values)  # first moment
         self.square = torch.zeros_like(parameters.values)  # second moment
         self.steps = torch.zeros((), device=parameters.values.device)  # (), a tensor, as the fused kernel needs
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update the parameters by one step with the reduced gradients."""
+        """Update the parameters by one step with the reduced gradients, clipped if there is a largest norm."""
+        if self._max_gradient_norm is not None:
+            self._parameters.clip_gradients(self._max_gradient_norm)
         self.steps += 1
         torch._fused_adam_(  # type: ignore[attr-defined]
             [self._parameters.values],

@@ -116,7 +116,12 @@ class Trainer:
             self.reduction = make_reduction(
                 self.parameters, slots, gradients=settings.gradients, distributed=distributed
             )
-        self.optimizer = Adam(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+        self.optimizer = Adam(
+            self.parameters,
+            lr=settings.lr,
+            weight_decay=settings.weight_decay,
+            max_gradient_norm=settings.max_gradient_norm,
+        )
 
     def gradients(self, epoch: int) -> float:
         """Run forward and backward pass; store the summed gradients in ``parameters`` and return the loss.
