@@ -7,17 +7,20 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-__all__ = ["did_you_mean", "load", "name_of"]
+__all__ = ["did_you_mean", "load", "module_of", "name_of"]
 
 
 def load(name: str) -> Any:
-    """Return the object named by ``module:name``.
+    """Return the object named by ``module:name``; the module may be written as its file ``folder/module.py``.
 
     Raises:
         ImportError: if the module does not exist.
+        ValueError: if a file is not in or under the present folder.
         AttributeError: if the module has no such object.
 
     Example:
@@ -25,7 +28,29 @@ def load(name: str) -> Any:
         3.0
     """
     module, _, path = name.partition(":")
-    return functools.reduce(getattr, path.split("."), importlib.import_module(module))  # also Outer.Inner
+    return functools.reduce(getattr, path.split("."), importlib.import_module(module_of(module)))  # also Outer.Inner
+
+
+def module_of(text: str) -> str:
+    """Return the name of a module from its name or its file, relative to the present folder.
+
+    Raises:
+        ValueError: if the file is outside the present folder, which has no name to import.
+
+    Example:
+        >>> module_of("./models/my_net.py"), module_of("models.my_net")
+        ('models.my_net', 'models.my_net')
+    """
+    if not text.endswith(".py") and "/" not in text:
+        return text
+    file = Path(text)
+    relative_path = os.path.relpath(file.with_suffix("") if file.suffix == ".py" else file)
+    if relative_path.startswith(os.pardir):
+        raise ValueError(
+            f"a module's file must be in this folder, got {text!r}; write {file.stem} instead, with its folder on "
+            "PYTHONPATH"
+        )
+    return ".".join(Path(relative_path).parts)
 
 
 def name_of(kind: Any) -> str:

@@ -67,6 +67,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_its_module_is_found_and_its_settings_are_options(own: str, made_by: MadeBy) -> None:
     config = made_by(f"gnnqlab train --factor 3 --model {own}:times_wider --hidden=4")
+    for file in (f"{own}.py", f"./{own}.py"):
+        assert made_by(f"gnnqlab train --factor 3 --model {file}:times_wider --hidden=4") == config
     assert (config.model.name, config.model.factor, config.model.hidden) == ("times-wider", 3, 4)
     assert config.to_json()["model_home"]["builder"] == f"{own}:times_wider"
     again = made_by(f"gnnqlab train --model={own}:plain --hidden 4")

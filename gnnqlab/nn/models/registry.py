@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, overload
 
 from torch import nn
 
-from gnnqlab.by_name import did_you_mean, load, name_of
+from gnnqlab.by_name import did_you_mean, load, module_of, name_of
 from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.nn.edge_rows import require_width
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
@@ -304,13 +304,21 @@ def named(model: str) -> str:
 
     Raises:
         ValueError: if there is no such builder, its module cannot be imported, or another model has its name.
+        TypeError: if it is not a name.
     """
+    if not isinstance(model, str):  # workers are other processes, which build the model themselves
+        raise TypeError(
+            f"model must be a name, got {' '.join(repr(model).split())[:80]}; pass module:function of its builder, or "
+            "register the builder with gq.models.register_model"
+        )
     try:
         return _found(model)[0]
     except Exception as error:
         module, reason = model.partition(":")[0], f"{type(error).__name__}: {error}"
-        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module
-        way_out = f"; {module}.py must be in this folder or on Python's module path" if is_missing else ""
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module_of(module)
+        way_out = (
+            f"; {module.removesuffix('.py')}.py must be in this folder or on Python's module path" if is_missing else ""
+        )
         raise ValueError(
             f"model must be a registered one or module:function, got {model!r}: {reason}{way_out}"
         ) from error
