@@ -160,6 +160,8 @@ class Setting:
         # bool is a subclass of int, but True is not a count.
         if self.kind in _REAL and (isinstance(value, bool) or not isinstance(value, _REAL[self.kind])):
             raise TypeError(f"{self.name} must be {_KINDS[self.kind]}, got {value!r}")
+        if self.kind is bool and not isinstance(value, bool):  # "no" would count as true
+            raise TypeError(f"{self.name} must be {_KINDS[bool]}, got {value!r}")
         for rule in self.rules:
             allowed_values = rule if isinstance(rule, Range) else rule.choices
             if not all(each in allowed_values for each in (value if self.many else (value,))):
@@ -168,6 +170,21 @@ class Setting:
                 else:
                     way = did_you_mean(value, map(str, rule.choices)) if isinstance(value, str) else ""
                 raise ValueError(f"{self.name} must {rule.rule}, got {value!r}{way}")
+
+    def plain(self, value: Any) -> Any:
+        """Return a number as Python's ``int`` or ``float``, if it has the setting's type; any other value as it is.
+
+        A whole number may be a float, and NumPy's numbers cannot be written as JSON.
+
+        Example:
+            >>> Setting(name="workers", kind=int).plain(2.0), Setting(name="workers", kind=int).plain(2.5)
+            (2, 2.5)
+        """
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            return value
+        if self.kind is int and float(value).is_integer():
+            return int(value)
+        return float(value) if self.kind is float and not isinstance(value, int) else value
 
     def read(self, text: str, *, label: str | None = None, between: str = ",") -> Any:
         """Return the value of a text; ``between`` separates the elements of a tuple.
@@ -255,17 +272,23 @@ def check(settings: Any) -> None:
 
 
 def nearest(name: str, settings: Iterable[Setting]) -> str | None:
-    """Return the known name closest to an unknown one, or of a setting whose help starts with its words, or ``None``.
+    """Return the known name closest to an unknown one, or one of its words, or of a setting whose help starts with
+    its words, or ``None``.
 
     Example:
         >>> known = [Setting(name="lr", kind=float, help="Learning rate."), Setting(name="epochs", kind=int)]
-        >>> nearest("epoch", known), nearest("learning_rate", known), nearest("colour", known)
-        ('epochs', 'lr', None)
+        >>> [nearest(name, known) for name in ("epoch", "maximal_epochs_of_a_run", "learning_rate", "colour")]
+        ['epochs', 'epochs', 'lr', None]
     """
     help_texts = {setting.name: setting.help.lower() for setting in settings}
     close = difflib.get_close_matches(name, help_texts, n=1)  # a misspelled name precedes a paraphrase
     words = name.replace("_", " ").lower()
-    return next(iter(close), None) or next((each for each, text in help_texts.items() if text.startswith(words)), None)
+    candidates = [
+        *close,
+        *(word for word in words.split() if word in help_texts),
+        *(each for each, text in help_texts.items() if text.startswith(words)),
+    ]
+    return next(iter(candidates), None)
 
 
 # Cached by class: type hints do not change, and every new instance is checked.

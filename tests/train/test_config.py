@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 
+import numpy as np
 import pytest
 
 import gnnqlab as gq
@@ -79,7 +80,16 @@ def test_configuration_survives_json(settings):
         ({"workers": 1, "link": "1gbit"}, r"workers must be a multiple of the hosts, got 1 worker\(s\) on 2 hosts"),
         ({"hosts": 2, "backend": "nccl", "device": "cuda"}, "emulated hosts need backend 'gloo', got 'nccl'"),
         ({"wire": "string"}, "wire must be 'auto', 'emulated' or 'paced', got 'string'"),
-        ({"colour": "red"}, r"system 'vanilla' takes no settings, got \['colour'\]"),
+        ({"colour": "red"}, "with system 'vanilla' is called 'colour'; it has workers, .*, epochs, .*, hidden, "),
+        ({"colour": 1, "system": "adaqp"}, "with system 'adaqp' is called 'colour'; it has .*, epochs, .*, lam"),
+        ({"colour": 1, "system": gq.systems.vanilla()}, "with system 'vanilla' is called 'colour'; it has .*, epochs"),
+        ({"hidden_channels": 16}, "is called 'hidden_channels'; did you mean hidden$"),
+        ({"workers": "two"}, "workers must be a whole number, got 'two'"),
+        ({"workers": 2.5}, "workers must be a whole number, got 2.5"),
+        ({"workers_per_host": "two"}, "workers_per_host must be a whole number, got 'two'"),
+        ({"detach": "no"}, "detach must be true or false, got 'no'"),
+        ({"model": len}, r"model must be a name, got <built-in .*; pass module:function .*gq.models.register_model"),
+        ({"model": "../own_net.py:net"}, r"a module's file must be in this folder, got '../own_net.py'; write own_net"),
         ({"epoch": 3}, "no setting of a run with system 'vanilla' is called 'epoch'; did you mean epochs$"),
         ({"learning_rate": 0.1}, "is called 'learning_rate'; did you mean lr$"),
         ({"num_workers": 2}, "is called 'num_workers'; did you mean workers$"),
@@ -93,6 +103,15 @@ def test_configuration_survives_json(settings):
 def test_bad_values_are_refused_with_rule_and_value(settings, text):
     with pytest.raises((ValueError, TypeError), match=text):
         gq.configure("digits", **settings)
+
+
+def test_whole_numbers_of_other_types_are_accepted():
+    config = gq.configure("digits", workers=2.0, epochs=np.int64(3), hidden=8.0, lr=np.float32(0.5))
+    values = (config.workers, config.train.epochs, config.model.hidden, config.train.lr)
+    assert values == (2, 3, 8, 0.5) and [type(value) for value in values] == [int, int, int, float]
+    assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    with pytest.raises(TypeError, match="workers must be a whole number, got 2.0"):
+        RunConfig(graph="digits", workers=2.0)
 
 
 def test_default_evaluation_interval_depends_on_the_system():

@@ -66,7 +66,12 @@ def configure(
     if "observers" in settings:
         settings = {**settings, "observers": tuple(observer_name(each) for each in settings["observers"])}
     kind = type(model) if isinstance(model, ModelSettings) else settings_class(model)
-    settings = with_present_names(settings, _list_settings(kind, system))
+    run_settings = _list_settings(kind, system)
+    settings = with_present_names(settings, run_settings)
+    # Numbers of NumPy, and whole numbers written as floats, are accepted.
+    by_name = {setting.name: setting for setting in run_settings}
+    settings = {name: by_name[name].plain(value) if name in by_name else value for name, value in settings.items()}
+    workers, workers_per_host = _count("workers", workers), _count("workers_per_host", workers_per_host)
     sections = _by_section(settings, kind, system)
     if workers_per_host is not None:
         hosts = sections["launch"]["hosts"] = sections["launch"].get("hosts") or 2
@@ -92,6 +97,14 @@ def configure(
         launch=LaunchSettings(**sections["launch"]),
         task=task,
     )
+
+
+def _count(name: str, value: Any) -> int | None:
+    """Return a number of workers as an ``int``; raise if it is not a whole number."""
+    setting = Setting(name=name, kind=int, optional=True)
+    number: int | None = setting.plain(value)
+    setting.check(number)
+    return number
 
 
 def _list_settings(model: type[ModelSettings], system: str | System) -> list[Setting]:
@@ -128,23 +141,27 @@ def _by_section(
         if section is None:
             # Not a setting of this run: the model or the system raises for it, with its own list of settings.
             section = "model" if any(name in _names(settings_class(model_name)) for model_name in MODELS) else "system"
-            _suggest(name, system)
+            _refuse_unknown(name, system, model)
         sections[section][name] = value
     return sections
 
 
-def _suggest(name: str, system: str | System) -> None:
-    """Raise for an unknown setting, if a known one has a similar name."""
+def _refuse_unknown(name: str, system: str | System, model: type[ModelSettings]) -> None:
+    """Raise for a name that no model or system has as a setting, with a similar one, or with those of this run."""
     sections = [TrainSettings, LaunchSettings, TaskSettings, *(settings_class(model) for model in MODELS)]
     known_settings: list[Setting] = [setting for section in sections for setting in settings_in(section)]
     known_settings += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
     # Arguments of configure() itself, which are no settings, but can be misspelt like them.
     known_settings += [Setting(name=word, kind=int) for word in ("workers", "workers_per_host", "partition")]
-    if name not in {setting.name for setting in known_settings} and (suggestion := nearest(name, known_settings)):
-        system_name = system if isinstance(system, str) else system.name
-        raise ValueError(
-            f"no setting of a run with system {system_name!r} is called {name!r}; did you mean {suggestion}"
-        )
+    known_names = {setting.name for setting in known_settings}
+    if name in known_names or (isinstance(system, str) and system not in SYSTEMS):
+        return  # a setting of another model or system, or a wrong system: the next check names them
+    system_name = system if isinstance(system, str) else system.name
+    rule = f"no setting of a run with system {system_name!r} is called {name!r}"
+    if suggestion := nearest(name, known_settings):
+        raise ValueError(f"{rule}; did you mean {suggestion}")
+    own_names = [setting.name for setting in _list_settings(model, system) if setting.name != "name"]
+    raise ValueError(f"{rule}; it has workers, workers_per_host, partition, {', '.join(own_names)}")
 
 
 def _names(section: type) -> set[str]:

@@ -11,7 +11,7 @@ from gnnqlab.former_names import FormerMember, accepts_former_names, with_presen
 from gnnqlab.message.codecs.entropy import without_codes
 from gnnqlab.message.transport.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
-from gnnqlab.settings import NO_OPTION, POSITIVE, Former, OneOf, Range, check, settings_in
+from gnnqlab.settings import NO_OPTION, POSITIVE, Former, OneOf, Range, Setting, check, settings_in
 from gnnqlab.systems.recipe_call import RecipeCall
 from gnnqlab.systems.registry import SYSTEMS, make_system
 from gnnqlab.systems.settings import filled, settings_of
@@ -172,8 +172,7 @@ class RunConfig:
     """Learning task: node classification or link prediction."""
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise ValueError(f"workers must be at least 1, got {self.workers}")
+        Setting(name="workers", kind=int, rules=(Range(1),)).check(self.workers)
         assert self.launch.hosts is not None
         # Hosts have equal numbers of workers: rank r is on host r // (workers / hosts).
         if self.workers % self.launch.hosts:
