@@ -150,7 +150,13 @@ class TrainedRun(RunData, ABC):
         return scores
 
     def embeddings(
-        self, layer: int = -1, *, graph: Graph | str | Path | None = None, epoch: Literal["best", "last"] = "best"
+        self,
+        first: int | Graph | str | Path | None = None,
+        /,
+        *,
+        layer: int | None = None,
+        graph: Graph | str | Path | None = None,
+        epoch: Literal["best", "last"] = "best",
     ) -> Tensor:
         """Return the input embeddings of a layer of the trained model for all nodes, in the order of the graph.
 
@@ -160,7 +166,9 @@ class TrainedRun(RunData, ABC):
         hidden embedding is the input of layer 1).
 
         Args:
-            layer: -1 for the last layer, 0 for the first, whose input are the features.
+            first: a layer, or a graph, in place of the argument with its name: ``run.embeddings(0)``,
+                ``run.embeddings(other_graph, layer=0)``.
+            layer: -1 for the last layer (default), 0 for the first, whose input are the features.
             graph, epoch: as for :meth:`predict`.
 
         Returns:
@@ -168,9 +176,19 @@ class TrainedRun(RunData, ABC):
 
         Raises:
             RuntimeError, ValueError: as for :meth:`predict`; ValueError if there is no such layer.
+            TypeError: if a layer or a graph is passed twice.
         """
         from gnnqlab.train.inference import embeddings
 
+        is_layer = isinstance(first, int)
+        if first is not None and (layer if is_layer else graph) is not None:
+            name = "layer" if is_layer else "graph"
+            raise TypeError(f"{name} must be passed once, got {first!r} and {layer if is_layer else graph!r}")
+        if isinstance(first, int):
+            layer = first
+        elif first is not None:
+            graph = first
+        layer = -1 if layer is None else layer
         record = self._saved(epoch)
         target, model = self._graph(graph, record), self._build(record)
         return embeddings(model, target, layer, seed=self.config.train.seed, epoch=record.epoch)  # (N, D)

@@ -158,7 +158,10 @@ def test_another_graph_is_predicted_and_one_of_other_features_refused(tmp_path: 
     path = other.save(tmp_path / "other")
     assert run.predict(other).shape == (33, 4)  # the classes it was trained for
     assert torch.equal(run.predict(path), run.predict(other))
-    assert run.embeddings(graph=other).shape == (33, 8)
+    for rows in (run.embeddings(graph=other), run.embeddings(other), run.embeddings(path, layer=-1)):
+        assert torch.equal(rows, run.embeddings(-1, graph=other)) and rows.shape == (33, 8)
+    with pytest.raises(TypeError, match="layer must be passed once, got 0 and 1"):
+        run.embeddings(0, layer=1)
     text = r"must have the 12 features per node that the model of run one takes, got 5 of random; compute the same"
     with pytest.raises(ValueError, match=text):
         run.predict(random_graph(features=5))
