@@ -1,4 +1,4 @@
-"""Progress bar of a run in other processes: epoch, loss, scores, time left."""
+"""Progress of a run in other processes: a bar on a screen, lines in a file, with epoch, loss, scores and time."""
 
 import json
 import sys
@@ -13,28 +13,31 @@ __all__ = ["Progress"]
 
 _SHOWN = {"loss": "loss", "train_score": "train", "val_score": "val", "test_score": "test"}
 _TERMINAL_S, _FILE_S = 0.1, 10.0
-"""Seconds between updates of the bar: on a screen, where they replace each other, and in a file, where all remain."""
+"""Seconds between updates: of the bar on a screen, where they replace each other, and of lines, which all remain."""
 
 
 class Progress:
-    """Optional tqdm bar on standard error.
+    """Optional progress on standard error: a tqdm bar, or lines if it is a file or pipe.
 
     Args:
         folder: the run folder.
         epochs: total number of epochs.
-        shown: True to show the bar.
+        shown: True to show it.
     """
 
     def __init__(self, folder: Path, epochs: int, *, shown: bool) -> None:
         self._folder = folder
         self._bar: Any = None
         self._updated_s = float("-inf")
-        # A notebook replaces the bar in place, like a terminal.
-        self._every_s = _TERMINAL_S if sys.stderr.isatty() or "ipykernel" in sys.modules else _FILE_S
-        if shown:
+        # A notebook replaces the bar in place, like a terminal; in a file every update of a bar would remain.
+        is_screen = sys.stderr.isatty() or "ipykernel" in sys.modules
+        self._every_s = _TERMINAL_S if is_screen else _FILE_S
+        if shown and is_screen:
             from tqdm.auto import tqdm
 
             self._bar = tqdm(total=epochs, unit="epoch", desc="starting", dynamic_ncols=True, mininterval=self._every_s)
+        elif shown:
+            self._bar = _Lines(epochs)
 
     def show(self, epoch: int, trouble: str) -> None:
         """Update the bar.
@@ -67,6 +70,31 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+class _Lines:
+    """Progress as lines of text, with the methods of tqdm that :class:`Progress` calls."""
+
+    def __init__(self, epochs: int) -> None:
+        self.n = 0
+        self._epochs = epochs
+        self._start_s = time.monotonic()
+        self._description, self._figures, self._written = "starting", "", ""
+
+    def set_description_str(self, description: str, refresh: bool) -> None:
+        self._description = description
+
+    def set_postfix(self, figures: dict[str, str], refresh: bool) -> None:
+        self._figures = "".join(f", {name} {value}" for name, value in figures.items())
+
+    def refresh(self) -> None:
+        state = f"{self._description}: epoch {self.n} of {self._epochs}{self._figures}"
+        if state != self._written:  # a line without news says nothing
+            self._written = state
+            print(f"{state}, {time.monotonic() - self._start_s:.0f} s", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        self.refresh()
 
 
 def _last_record(path: Path) -> dict[str, Any]:

@@ -103,10 +103,14 @@ def _transfer(url: str, archive: Path, size: int | None) -> str:
     from tqdm import tqdm
 
     digest = hashlib.sha256()
+    if _is_file():
+        print(f"downloading {url}", file=sys.stderr, flush=True)  # in a file, every update of a bar would remain
     with (
         _open(url, timeout=STALL_S) as response,
         archive.open("wb") as file,
-        tqdm(total=size, unit="B", unit_scale=True, desc=url.rpartition("/")[2], file=sys.stderr) as bar,
+        tqdm(
+            total=size, unit="B", unit_scale=True, desc=url.rpartition("/")[2], file=sys.stderr, disable=_is_file()
+        ) as bar,
     ):
         while block := response.read(_BLOCK):
             file.write(block)
@@ -116,6 +120,11 @@ def _transfer(url: str, archive: Path, size: int | None) -> str:
     if size is not None and archive.stat().st_size != size:
         raise ConnectionError(f"{url} broke off after {archive.stat().st_size} of {size} bytes")
     return digest.hexdigest()
+
+
+def _is_file() -> bool:
+    """Return True if standard error is neither a terminal nor the output of a notebook."""
+    return not sys.stderr.isatty() and "ipykernel" not in sys.modules
 
 
 def _check_sum(url: str, digest: str, sums: Path) -> None:
