@@ -65,12 +65,30 @@ class METIS(Partitioner):
         name, run_metis = metis_library(2 * int(no_loop.sum()))
         edges = MetisEdges(source[no_loop], destination[no_loop], graph.num_nodes)
         del source, destination, no_loop  # METIS needs many times the memory of the graph, so free these first
-        owner = run_metis(edges, workers, self.objective, self.balance_edges)
+        owner = _without_empty_parts(run_metis(edges, workers, self.objective, self.balance_edges), workers)
         return NodeCut(owner=owner, workers=workers, library=name)
 
     def assign(self, graph: Graph, workers: int) -> Tensor:
         """Return the owners of a new cut, int64 ``(N,)``."""
         return self.cut(graph, workers).owner
+
+
+def _without_empty_parts(owner: Tensor, workers: int) -> Tensor:
+    """Give each empty part a node of the largest part; METIS leaves parts empty if there are few nodes per part.
+
+    Example:
+        >>> _without_empty_parts(torch.tensor([0, 0, 0, 2]), 4).tolist()
+        [3, 1, 0, 2]
+    """
+    sizes = owner.bincount(minlength=workers)
+    empty_parts = (sizes == 0).nonzero().flatten().tolist()
+    owner = owner.clone() if empty_parts else owner
+    for part in empty_parts:
+        largest = int(sizes.argmax())
+        owner[(owner == largest).nonzero()[0]] = part  # the first node, so that the result is reproducible
+        sizes[largest] -= 1
+        sizes[part] += 1
+    return owner
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,7 +97,10 @@ class Parts:
         return attached("parts.draw")(self, show, **options)
 
     def __repr__(self) -> str:
-        return f"Parts({self.graph.name}, workers={self.workers}, per_host={self.per_host})"
+        empty = int((self.owner.bincount(minlength=self.workers) == 0).sum())
+        # Vertex-cuts can leave workers with edges but without nodes of their own.
+        without_nodes = f", {empty} of them empty: without own nodes" if empty else ""
+        return f"Parts({self.graph.name}, workers={self.workers}{without_nodes}, per_host={self.per_host})"
 
 
 def partition(

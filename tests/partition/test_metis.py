@@ -49,6 +49,12 @@ def parts_of(graph, partitioner, workers):
     return gq.partition(graph, partitioner, workers=workers)
 
 
+def test_metis_leaves_no_part_empty_with_few_nodes_per_part(library):
+    graph = random_graph(nodes=297, edges=1200, seed=0)
+    for workers in (200, 297):
+        assert parts_of(graph, METIS(), workers).cut.owner.bincount(minlength=workers).min() > 0
+
+
 def test_metis_cuts_fewer_edges_than_random_and_prints_no_output(library, capfd):
     graph = gq.load("sbm:600,4,12")
     metis, chance = parts_of(graph, METIS(), 4), parts_of(graph, Random(), 4)

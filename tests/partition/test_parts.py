@@ -7,7 +7,8 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.partition import METIS, Random
-from gnnqlab.partition.parts import shard_folder, shard_path, store_shards, warn_if_large
+from gnnqlab.partition.cut import NodeCut
+from gnnqlab.partition.parts import Parts, shard_folder, shard_path, store_shards, warn_if_large
 from gnnqlab.partition.shard import Shard
 from tests.graphs import random_graph
 
@@ -70,3 +71,10 @@ def test_memory_of_a_large_partition_is_printed_in_advance(capsys):
 def test_objective_is_checked():
     with pytest.raises(ValueError, match="METIS objective must be 'cut' or 'vol', got 'edges'"):
         METIS(objective="edges")
+
+
+def test_repr_of_parts_counts_those_without_own_nodes():
+    graph = gq.load("sbm:60,3,6")
+    owner = torch.arange(60) % 3
+    assert "empty" not in repr(Parts(graph=graph, cut=NodeCut(owner=owner, workers=3), per_host=3))
+    assert "workers=5, 2 of them empty" in repr(Parts(graph=graph, cut=NodeCut(owner=owner, workers=5), per_host=5))

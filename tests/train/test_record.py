@@ -143,6 +143,10 @@ def test_summary_contains_the_assignment_time_and_results(tmp_path):
     assert summary["assign_s"] == 0.02 and summary["assign_share"] == 0.02
     assert (summary["assignments"], summary["gap"], summary["link_r_squared"]) == (1, 1e-5, 0.7)
     assert abs(summary["solve_s"] - 0.03) < 1e-12
+    # No edge crosses the cut: nothing to assign.
+    (tmp_path / "assignments.jsonl").write_text(json.dumps(assignment(1, problems=[], links=[])) + "\n")
+    summary = summarize(tmp_path)
+    assert (summary["solve_s"], summary["gap"], summary["link_r_squared"]) == (0, 0, None)
 
 
 def test_phases_of_a_launched_run_add_up(tmp_path):

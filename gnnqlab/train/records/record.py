@@ -350,8 +350,9 @@ def _assignments(folder: Path) -> dict[str, Any]:
         "assignments": len(lines),
         "solve_s": sum(problem["solve_s"] for problem in lines[-1]["problems"]),
         "assign_cpu_s": sum(line["cpu_s"] for line in lines) / len(lines),
-        "gap": max(problem["gap"] for problem in lines[-1]["problems"]),
-        "link_r_squared": min(link["r_squared"] for link in lines[-1]["links"]),
+        # Without halo nodes there is nothing to assign, and no link was measured.
+        "gap": max((problem["gap"] for problem in lines[-1]["problems"]), default=0.0),
+        "link_r_squared": min((link["r_squared"] for link in lines[-1]["links"]), default=None),
     }
 
 
