@@ -263,8 +263,14 @@ def refused(rank, workers):
         (x, {"codec": (Stochastic(), Float32()), "bits": (4, 4)}, r"Float32 supports \[32\], got 4 backward"),
         (x, {"epoch": -1}, "epoch must be in"),
         (x, {"layer": 4096}, "layer must be in"),
+        (x, {"bits": (4,)}, r"bits must be one for rows, or a pair for rows and gradients, got \(4,\)"),
+        (x, {"bits": [4, 8, 2]}, r"bits must be one for rows, or a pair for rows and gradients, got \[4, 8, 2\]"),
+        (x, {"codec": (Float32(),)}, r"codec must be one for rows, or a pair .*, got \(Float32\(\),\)"),
+        (x, {"bits": "4"}, "bits must be a whole number, got '4'"),
+        (x, {"epoch": 1.5}, "epoch must be a whole number, got 1.5"),
+        (x, {"layer": True}, "layer must be a whole number, got True"),
     ]:
-        with pytest.raises(ValueError, match=text):
+        with pytest.raises((ValueError, TypeError), match=text):
             exchange_rows(rows, plan, **settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dist, "get_backend", lambda group=None: "mpi")

@@ -5,6 +5,8 @@ Letters: N local rows, H received rows, D columns.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -59,7 +61,9 @@ def exchange_rows(
         Rows of rank 0, rank 1, ... in the order in which each sends them, ``(H, D)``.
 
     Raises:
-        ValueError: if x does not fit the plan, a codec does not support the bits, or epoch or layer are out of range.
+        TypeError: if bits, epoch or layer are not whole numbers.
+        ValueError: if x does not fit the plan, a codec does not support the bits, epoch or layer are out of range, or
+            a tuple is not a pair.
         NonFiniteMessage: if a row to send holds NaN or Inf (``NonFiniteRow`` on a GPU).
         UnexpectedMessage: if a received message is not the expected one.
 
@@ -69,8 +73,10 @@ def exchange_rows(
         torch.Size([0, 3])
     """
     plan.check_rows(x)
-    codecs = ByDirection(*codec) if isinstance(codec, tuple) else codec
-    widths = ByDirection(*bits) if isinstance(bits, tuple) else ByDirection(bits, EXACT)
+    epoch, layer = _whole_number("epoch", epoch), _whole_number("layer", layer)
+    codecs = _pair("codec", codec) if isinstance(codec, tuple | list) else codec
+    widths = _pair("bits", bits if isinstance(bits, tuple | list) else (bits, EXACT))
+    widths = ByDirection(_whole_number("bits", widths.forward), _whole_number("bits", widths.backward))
     forward, backward = (
         _channel(
             x, plan, ExchangeKey(layer, direction), of_direction(codecs, direction), of_direction(widths, direction)
@@ -82,6 +88,22 @@ def exchange_rows(
     # The conversion is outside of the function, so that autograd converts the gradient back.
     halo: Tensor = _ExchangeRows.apply(x.float().contiguous(), forward, backward, plan.num_halo, epoch)  # (H, D)
     return halo.to(x.dtype)
+
+
+def _pair(name: str, values: Sequence[Any]) -> ByDirection:
+    if len(values) != 2:
+        raise ValueError(f"{name} must be one for rows, or a pair for rows and gradients, got {values!r}")
+    return ByDirection(*values)
+
+
+def _whole_number(name: str, value: Any) -> int:
+    """Return an argument as an ``int``; also NumPy's whole numbers and tensors of one."""
+    try:
+        if isinstance(value, bool):  # it has an index, but is no count
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
 
 
 class _ExchangeRows(torch.autograd.Function):
