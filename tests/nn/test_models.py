@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+from gnnqlab.nn.models import registry
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
@@ -208,3 +209,35 @@ def test_loss_of_every_model_falls_at_depth_8(name):
         optimizer.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.9 * losses[0]
+
+
+class Returning(torch.nn.Module):
+    """Linear layer with another result."""
+
+    def __init__(self, in_features, num_classes, result):
+        super().__init__()
+        self.linear, self.result = torch.nn.Linear(in_features, num_classes), result
+
+    def forward(self, g, x):
+        return self.result(self.linear(x))
+
+
+@each(
+    ("result", "text"),
+    [
+        (lambda h: h[:, :2], r"model returning must return an output of shape \(40, 4\), .*, got \(40, 2\); use num_"),
+        (lambda h: h[:5], r"got \(5, 4\)"),
+        (lambda h: h.sum(1), r"got \(40,\)"),
+        (lambda h: (h, h), "model returning must return one tensor of floating-point numbers, got a tuple"),
+        (lambda h: h.argmax(1), "got one of torch.int64; return logits, not classes"),
+        (lambda h: h.detach(), "output must depend on a parameter with a gradient, got a loss without"),
+    ],
+)
+def test_wrong_output_of_a_model_is_refused_before_the_loss(result, text, monkeypatch):
+    monkeypatch.setitem(registry.MODELS, "returning", lambda settings, *sizes, **_: Returning(*sizes[:2], result))
+    monkeypatch.setitem(registry._KINDS, "returning", registry._Kind(("layer", "none"), ModelSettings))
+    graph = random_graph(nodes=40)
+    model = build_model(ModelSettings(name="returning"), 12, 4, seed=0)
+    trainer = Trainer(LocalGraph(graph), label_objective(graph), model, TrainSettings())
+    with pytest.raises((ValueError, TypeError), match=text):
+        trainer.gradients(0)

@@ -11,6 +11,7 @@ from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
 from gnnqlab.train.loop.parameters import Adam, FlatParameters
 from tests.graphs import random_graph
+from tests.ranks import run_ranks
 from tests.run.folders import run_folder
 
 
@@ -72,3 +73,19 @@ def test_values_and_gradients_are_views():
     assert (model.weight == 2).all() and (model.bias == 2).all()
     model(torch.ones(1, 3)).sum().backward()
     assert flat.gradients.tolist() == [1.0] * 8
+
+
+def broadcast_buffers(rank, workers):
+    model = torch.nn.BatchNorm1d(3)  # two float32 buffers and a count
+    model.register_buffer("mask", torch.tensor([[rank == 0, False]]))
+    model.register_buffer("columns", torch.arange(6.0).view(2, 3).T * (rank + 1))  # not contiguous
+    model.running_mean.fill_(5.0 + rank)
+    model.num_batches_tracked.fill_(7 + rank)
+    FlatParameters(model).broadcast()
+    return [buffer.tolist() for buffer in model.buffers()]
+
+
+def test_buffers_are_those_of_rank_0_on_every_rank():
+    first, second = run_ranks(broadcast_buffers, 2)
+    assert first == second
+    assert first == [[5.0] * 3, [1.0] * 3, 7, [[True, False]], torch.arange(6.0).view(2, 3).T.tolist()]

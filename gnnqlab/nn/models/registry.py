@@ -15,6 +15,7 @@ from torch import nn
 from gnnqlab.by_name import did_you_mean, load, module_of, name_of
 from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.nn.edge_rows import require_width
+from gnnqlab.nn.models.model_output import require_output
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
 
 __all__ = [
@@ -382,6 +383,7 @@ def build_model(
     # Weights are a function of the seed alone, so all workers start from identical ones without a broadcast.
     network = MODELS[settings.name](settings, in_features, num_classes, seed, **edge_settings)
     network.register_forward_pre_hook(partial(_expect_edges, settings.name, edge_features))
+    network.register_forward_hook(partial(require_output, settings.name, num_classes))
     return network
 
 

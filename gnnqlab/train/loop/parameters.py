@@ -20,6 +20,7 @@ class FlatParameters:
     """
 
     def __init__(self, model: nn.Module, *, num_facts: int = 2) -> None:
+        self._buffers = list(model.buffers())
         parameters = list(model.parameters())
         self.list: list[nn.Parameter] = parameters
         """Parameters in the order of the buffers."""
@@ -54,8 +55,15 @@ class FlatParameters:
         self.gradients.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
 
     def broadcast(self) -> None:
-        """Broadcast the values of rank 0 to all workers."""
+        """Broadcast the values of rank 0 to all workers, and the model's buffers, which a builder may draw."""
         dist.broadcast(self.values, 0)
+        for buffer in self._buffers:
+            if buffer.numel() == 0:
+                continue
+            # As bytes, because a backend does not support every type of numbers.
+            values = buffer.detach().reshape(-1).clone().view(torch.uint8)
+            dist.broadcast(values, 0)
+            buffer.copy_(values.view(buffer.dtype).view(buffer.shape))
 
 
 class Adam:

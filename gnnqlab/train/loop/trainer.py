@@ -31,6 +31,7 @@ from gnnqlab.message.transport.links import sizes_up_to, time_transfers
 from gnnqlab.message.transport.paced import Paced, Pacer
 from gnnqlab.message.transport.transport import Transport, make_transport
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
+from gnnqlab.nn.models.model_output import require_gradient
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.nn.pass_clock import run_in_phase
 from gnnqlab.observe import Observers, TensorSaved
@@ -137,6 +138,7 @@ class Trainer:
             graph = self.graph.open_pass(epoch, training=True, clock=self.clock, remakes=remakes)
             logits = self.model(graph, self.graph.features)  # (N, F) -> (N, C)
             loss = run_in_phase(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
+        require_gradient(loss)
         self._count(logits)
         # A list, not a generator: every callback must be polled in every epoch.
         has_update = any([callback.has_update() for callback in self.adaptives.values()])  # noqa: C419
