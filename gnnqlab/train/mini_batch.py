@@ -115,12 +115,7 @@ class MiniBatchTrainer:
             if batches.gradients == "int8" and workers > 1
             else SynchronousReduction(self.parameters, slots, distributed=workers > 1)
         )
-        self._optimizer = Adam(
-            self.parameters,
-            lr=settings.lr,
-            weight_decay=settings.weight_decay,
-            max_gradient_norm=settings.max_gradient_norm,
-        )
+        self._optimizer = Adam(self.parameters, **settings.optimizer)
         self._labels, self._multi_label = graph.labels, graph.multi_label
         self._seed, self._overlap = settings.seed, batches.overlap
         threads = torch.get_num_threads()  # by default a new thread would use all cores

@@ -76,6 +76,11 @@ class TrainSettings:
     def __post_init__(self) -> None:
         check(self)
 
+    @property
+    def optimizer(self) -> dict[str, Any]:
+        """Return the arguments of the optimizer."""
+        return {"lr": self.lr, "weight_decay": self.weight_decay, "max_gradient_norm": self.max_gradient_norm}
+
     def require_workers(self, workers: int) -> None:
         """Raise if the settings do not support this number of workers.
 

@@ -117,12 +117,7 @@ class Trainer:
             self.reduction = make_reduction(
                 self.parameters, slots, gradients=settings.gradients, distributed=distributed
             )
-        self.optimizer = Adam(
-            self.parameters,
-            lr=settings.lr,
-            weight_decay=settings.weight_decay,
-            max_gradient_norm=settings.max_gradient_norm,
-        )
+        self.optimizer = Adam(self.parameters, **settings.optimizer)
 
     def gradients(self, epoch: int) -> float:
         """Run forward and backward pass; store the summed gradients in ``parameters`` and return the loss.
