@@ -78,7 +78,7 @@ def _without_empty_parts(owner: Tensor, workers: int) -> Tensor:
 
     Example:
         >>> _without_empty_parts(torch.tensor([0, 0, 0, 2]), 4).tolist()
-        [3, 1, 0, 2]
+        [1, 3, 0, 2]
     """
     sizes = owner.bincount(minlength=workers)
     empty_parts = (sizes == 0).nonzero().flatten().tolist()

@@ -333,7 +333,7 @@ class ThreadedWorkers:
         loss, gradient = self.gradients(epoch)
         for trainer in self.trainers:
             trainer.parameters.gradients.copy_(gradient)  # the sum, so that replicas remain equal
-            trainer.optimizer.step()
+            trainer.optimizer.step(epoch)
         return loss
 
     def set_weights(self, weights: Tensor) -> None:

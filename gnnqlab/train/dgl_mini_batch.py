@@ -23,7 +23,7 @@ from gnnqlab.nn.blocks import MODELS, Block, BlockWeights, forward
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import build_model
 from gnnqlab.nn.models.stack import ConvolutionStack
-from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.records.record import RECORD_COLUMNS, TRAFFIC_COLUMNS
 
@@ -87,6 +87,11 @@ def unavailable_reason(config: RunConfig) -> str:
         return f"it supports the models {', '.join(MODELS)}, got {config.model.name}"
     if importlib.util.find_spec("dgl") is None:
         return "DGL, which samples the neighbours, is not installed"
+    usual = TrainSettings()
+    for name in ("lr_schedule", "warmup_epochs", "max_gradient_norm", "patience"):
+        value = getattr(config.train, name)
+        if value != getattr(usual, name):
+            return f"its optimizer has no {name}, got {value!r}"
     return ""
 
 

@@ -132,7 +132,7 @@ class MiniBatchTrainer:
         """
         loss = 0.0
         for batch, x in self._prepared(epoch):
-            loss += self._step(batch, x) * batch.size  # a mean over the batch, weighted by its size
+            loss += self._step(epoch, batch, x) * batch.size  # a mean over the batch, weighted by its size
         if not math.isfinite(loss):
             raise RuntimeError(f"the loss must be finite, got {loss} in epoch {epoch}; lower the learning rate (--lr)")
         return loss / self.batches.num_train
@@ -170,9 +170,9 @@ class MiniBatchTrainer:
         """End the thread."""
         self._ahead.shutdown()
 
-    def _step(self, batch: Batch, x: Tensor) -> float:
+    def _step(self, epoch: int, batch: Batch, x: Tensor) -> float:
         loss = self.gradients(batch, x)
-        self._optimizer.step()
+        self._optimizer.step(epoch)
         return loss
 
     def _prepared(self, epoch: int) -> Iterator[tuple[Batch, Tensor]]:

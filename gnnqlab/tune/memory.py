@@ -89,7 +89,7 @@ def _measure(trainer: Trainer) -> _WorkerMemory:
     stack, tracker = stack_and_tracker
     with stack:
         trainer.gradients(1)
-        trainer.optimizer.step()
+        trainer.optimizer.step(1)
         after_step = dict(tracker.live)  # a copy, because the evaluation below changes it
         assert trainer.exchange is not None
         traces = traces_of(trainer.exchange.channels)

@@ -7,6 +7,7 @@ import copy
 import torch
 
 import gnnqlab as gq
+from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
 from gnnqlab.train.loop.parameters import Adam, FlatParameters
@@ -20,14 +21,14 @@ def test_adam_equals_torch():
     model = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.LayerNorm(5), torch.nn.Linear(5, 3))
     other = copy.deepcopy(model)
     flat = FlatParameters(model)
-    ours = Adam(flat, lr=0.01, weight_decay=0.1)
+    ours = Adam(flat, **TrainSettings(lr=0.01, weight_decay=0.1).optimizer)
     theirs = torch.optim.Adam(other.parameters(), lr=0.01, weight_decay=0.1, fused=True)
     for _ in range(20):
         x = torch.randn(11, 7)
         flat.zero()
         loss = model(x).square().mean()
         loss.backward()
-        ours.step()
+        ours.step(0)
         theirs.zero_grad()
         other(x).square().mean().backward()
         theirs.step()

@@ -148,7 +148,7 @@ def train_one_epoch(
     gradients = torch.stack([trainer.parameters.gradients for trainer in workers.trainers])
     for trainer in workers.trainers:
         trainer.parameters.gradients.copy_(gradients.sum(0))  # every worker applies the same sum
-        trainer.optimizer.step()
+        trainer.optimizer.step(epochs)
     values = workers.trainers[0].parameters.values
     values_after = workers.trainers[0].parameters.values.clone()
     next_loss = workers.gradients(epochs + 1)[0]  # a further pass, only for its loss

@@ -24,6 +24,7 @@ def require_output(name: str, columns: int, module: nn.Module, inputs: tuple[Any
         ValueError: if its shape is another.
 
     Example:
+        >>> import torch
         >>> require_output("mine", 3, nn.Identity(), (None, torch.ones(5, 7)), torch.ones(5, 2))
         Traceback (most recent call last):
         ValueError: model mine must return an output of shape (5, 3), one row per node and a column per class, got (5...

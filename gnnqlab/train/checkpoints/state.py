@@ -33,7 +33,9 @@ _LIMIT_S = 600.0
 """Limit reported to the guard: a checkpoint of a large model on a slow disk may take longer than an epoch."""
 
 
-_ADDED = {"max_gradient_norm": None}
+_ADDED = {
+    "max_gradient_norm": None, "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0,
+}  # fmt: skip
 """Settings that version 0.9 did not have, with the defaults for which a training is the same as there."""
 
 
@@ -213,6 +215,8 @@ class CheckpointManager:
             raise RuntimeError(refusal[0])
         epoch, facts = restore(self._trainer, checkpoint)
         self._best = BestEpoch(**facts.get("best_model", {}))
+        if "learning_rate" in facts:  # absent in checkpoints of version 0.9
+            self._trainer.optimizer.learning_rate.load(facts["learning_rate"])
         if checkpoint is not None:  # on rank 0, which writes the model
             self._model_file.restore(checkpoint.tensors, self._best.epoch)
         return epoch, facts.get("time_s", 0.0)
@@ -259,7 +263,9 @@ class CheckpointManager:
         if self._best.update(epoch, score) and self._rank == 0:
             self._model_file.select(epoch)
         assert self._best.epoch is not None
-        return epoch - self._best.epoch
+        waited_epochs = epoch - self._best.epoch
+        self._trainer.optimizer.learning_rate.evaluated(epoch, waited_epochs)
+        return waited_epochs
 
     def close(self) -> None:
         """Write the model, and wait until it and the last checkpoint are on disk."""
@@ -278,6 +284,7 @@ class CheckpointManager:
             best_tensors = self._model_file.checkpoint()
             if best_tensors:
                 facts["best_model"] = dataclasses.asdict(self._best)
+            facts["learning_rate"] = self._trainer.optimizer.learning_rate.state()
             facts = {**facts, "config": self._config, "cut": self._cut, "time_s": time_s}
             self._report("checkpoint failed", self._files.save(epoch + 1, tensors | best_tensors, facts))
 

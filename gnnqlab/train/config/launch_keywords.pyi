@@ -15,6 +15,16 @@ class LaunchKeywords(TypedDict, total=False):
     """Seed of weights, dropout, message noise and random partitions; 0 to 2^63 - 1."""
     lr: float
     """Learning rate of Adam."""
+    lr_schedule: str
+    """Learning rate by epoch, as a factor of ``lr``: ``constant``; ``cosine`` to 0 at the end; ``step``: times
+    ``lr_factor`` every ``lr_period`` epochs; ``plateau``: after ``lr_period`` epochs without a better validation
+    score; or a function of ``(epoch, epochs)`` as ``module:function``."""
+    lr_period: int
+    """Epochs of a step or a plateau of the learning rate."""
+    lr_factor: float
+    """Factor of the learning rate at a step or plateau."""
+    warmup_epochs: int
+    """Epochs in which the learning rate grows linearly to ``lr``."""
     weight_decay: float
     """L2 penalty added to the gradient, as in ``torch.optim.Adam``."""
     evaluate_every: int | None

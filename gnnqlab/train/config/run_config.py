@@ -18,6 +18,7 @@ from gnnqlab.systems.settings import filled, settings_of
 from gnnqlab.systems.system import System
 from gnnqlab.train.link import MAX_HOSTS, parse_link
 from gnnqlab.train.link_prediction.settings import TaskSettings
+from gnnqlab.train.loop.learning_rate import SCHEDULES, LearningRate, schedule_function
 from gnnqlab.train.loop.reduction import GRADIENTS
 from gnnqlab.train.records.evaluation_pauses import usual_every
 
@@ -37,6 +38,16 @@ class TrainSettings:
     """Seed of weights, dropout, message noise and random partitions; 0 to 2^63 - 1."""
     lr: Annotated[float, POSITIVE] = 0.01
     """Learning rate of Adam."""
+    lr_schedule: str = "constant"
+    """Learning rate by epoch, as a factor of ``lr``: ``constant``; ``cosine`` to 0 at the end; ``step``: times
+    ``lr_factor`` every ``lr_period`` epochs; ``plateau``: after ``lr_period`` epochs without a better validation
+    score; or a function of ``(epoch, epochs)`` as ``module:function``."""
+    lr_period: Annotated[int, Range(1)] = 50
+    """Epochs of a step or a plateau of the learning rate."""
+    lr_factor: Annotated[float, Range(0, 1, open_low=True)] = 0.5
+    """Factor of the learning rate at a step or plateau."""
+    warmup_epochs: Annotated[int, Range(0)] = 0
+    """Epochs in which the learning rate grows linearly to ``lr``."""
     weight_decay: Annotated[float, Range(0)] = 0.0
     """L2 penalty added to the gradient, as in ``torch.optim.Adam``."""
     evaluate_every: Annotated[int | None, Range(0)] = None
@@ -75,11 +86,17 @@ class TrainSettings:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.lr_schedule not in SCHEDULES:
+            schedule_function(self.lr_schedule)
 
     @property
     def optimizer(self) -> dict[str, Any]:
         """Return the arguments of the optimizer."""
-        return {"lr": self.lr, "weight_decay": self.weight_decay, "max_gradient_norm": self.max_gradient_norm}
+        return {
+            "learning_rate": LearningRate(self),
+            "weight_decay": self.weight_decay,
+            "max_gradient_norm": self.max_gradient_norm,
+        }
 
     def require_workers(self, workers: int) -> None:
         """Raise if the settings do not support this number of workers.

@@ -148,6 +148,7 @@ def fit(
     first_epoch, earlier_s = keeper.resume()
     start_s = time.perf_counter() - earlier_s  # a resumed run continues the time of the old one
     # Train, evaluate, record, and take a checkpoint.
+    rate = trainer.optimizer.learning_rate
     for epoch in range(first_epoch, settings.epochs):
         heartbeat.phase("compute", epoch=epoch)
         for recorder in recorders:
@@ -168,6 +169,7 @@ def fit(
             "rank": rank,
             "time_s": round(time.perf_counter() - start_s, 6),
             "loss": loss,
+            **({} if rate.is_constant else {"lr": rate.at(epoch)}),
             "train_score": _number(scores.train),
             "val_score": _number(scores.val),
             "test_score": _number(scores.test),
@@ -282,6 +284,7 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "threads": torch.get_num_threads(),
         "projects_first": _projected_first(config, trainer),
         "input_features": config.train.input_features,
+        "lr_changes": not trainer.optimizer.learning_rate.is_constant,
         "lag": config.system.schedule.lag,
         "gradients": config.train.gradients,
         "partitioner_library": partitioner_library(folder),

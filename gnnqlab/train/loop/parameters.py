@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from gnnqlab.train.loop.learning_rate import LearningRate
+
 __all__ = ["Adam", "FlatParameters"]
 
 
@@ -76,21 +78,22 @@ class Adam:
         self,
         parameters: FlatParameters,
         *,
-        lr: float,
+        learning_rate: LearningRate,
         weight_decay: float = 0.0,
         max_gradient_norm: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
     ) -> None:
         self._parameters = parameters
-        self._lr, self._weight_decay, self._betas, self._eps = lr, weight_decay, betas, eps
+        self.learning_rate = learning_rate
+        self._weight_decay, self._betas, self._eps = weight_decay, betas, eps
         self._max_gradient_norm = max_gradient_norm
         self.average = torch.zeros_like(parameters.values)  # first moment
         self.square = torch.zeros_like(parameters.values)  # second moment
         self.steps = torch.zeros((), device=parameters.values.device)  # (), a tensor, as the fused kernel needs
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self, epoch: int) -> None:
         """Update the parameters by one step with the reduced gradients, clipped if there is a largest norm."""
         if self._max_gradient_norm is not None:
             self._parameters.clip_gradients(self._max_gradient_norm)
@@ -102,7 +105,7 @@ class Adam:
             [self.square],
             [],  # no maxima of AMSGrad
             [self.steps],
-            lr=self._lr,
+            lr=self.learning_rate.at(epoch),
             beta1=self._betas[0],
             beta2=self._betas[1],
             weight_decay=self._weight_decay,

@@ -155,7 +155,7 @@ class Trainer:
         start = time.perf_counter()
         loss = self.gradients(epoch)
         with self.clock("optimizer"):
-            self.optimizer.step()
+            self.optimizer.step(epoch)
         self._epoch_s = time.perf_counter() - start if self._is_usual() else None
         if self._has_update:  # on all workers or on none: the flag was summed
             for callback in self.adaptives.values():

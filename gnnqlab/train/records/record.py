@@ -156,10 +156,10 @@ def _lag(folder: Path) -> int:
 
 
 def _record_columns(folder: Path) -> tuple[str, ...]:
-    """Return the columns of a run's records; further scores of its objective follow ``test_score``."""
-    further_columns = tuple(
-        f"{split}_{name}" for name in read_further_score_names(_facts(folder)) for split in ("val", "test")
-    )
+    """Return the columns of a run's records; further scores, and a changing learning rate, follow ``test_score``."""
+    facts = _facts(folder)
+    further_columns = tuple(f"{split}_{name}" for name in read_further_score_names(facts) for split in ("val", "test"))
+    further_columns += ("lr",) if facts.get("lr_changes") else ()
     end = RECORD_COLUMNS.index("test_score") + 1
     return RECORD_COLUMNS[:end] + further_columns + RECORD_COLUMNS[end:]
 

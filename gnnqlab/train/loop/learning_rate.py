@@ -1,0 +1,124 @@
+"""Learning rate of every epoch: constant, cosine, in steps, on a plateau of the validation score, or a user's function.
+
+A schedule is a factor of the initial rate ``lr``. All workers compute it from the epoch and from scores that are equal
+on all of them, hence without communication.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.by_name import load
+
+if TYPE_CHECKING:
+    from gnnqlab.train.config.run_config import TrainSettings
+
+__all__ = ["SCHEDULES", "LearningRate", "schedule_function"]
+
+SCHEDULES = ("constant", "cosine", "step", "plateau")
+
+
+class LearningRate:
+    """Learning rate of a training by epoch.
+
+    With initial rate ``lr``, epoch ``t`` of ``T``, and warm-up over ``W`` epochs, the rate is ``lr min(1, (t + 1) / W)
+    f(t)``, where ``f`` is
+
+    * ``constant``: 1;
+    * ``cosine``: ``(1 + cos(pi t / T)) / 2`` (Loshchilov & Hutter, 2017, without restarts);
+    * ``step``: ``lr_factor ** (t // lr_period)``;
+    * ``plateau``: ``lr_factor ** n`` after ``n`` times ``lr_period`` epochs without a better validation score;
+    * ``module:function``: its result for ``(t, T)``.
+
+    Args:
+        settings: of the training.
+
+    Example:
+        >>> from gnnqlab.train.config.run_config import TrainSettings
+        >>> rate = LearningRate(TrainSettings(lr=0.1, lr_schedule="step", lr_period=2, lr_factor=0.5, epochs=6))
+        >>> [round(rate.at(epoch), 4) for epoch in range(6)]
+        [0.1, 0.1, 0.05, 0.05, 0.025, 0.025]
+    """
+
+    def __init__(self, settings: TrainSettings) -> None:
+        self._settings = settings
+        self._function: Callable[[int, int], float] | None = None
+        if settings.lr_schedule not in SCHEDULES:
+            self._function = schedule_function(settings.lr_schedule)
+        self._num_decays, self._decay_epoch = 0, 0
+
+    @property
+    def is_constant(self) -> bool:
+        """True if all epochs have the initial rate."""
+        return self._settings.lr_schedule == "constant" and self._settings.warmup_epochs == 0
+
+    def at(self, epoch: int) -> float:
+        """Return the learning rate of an epoch.
+
+        Raises:
+            ValueError: if a user's function does not return a number of at least 0.
+        """
+        settings = self._settings
+        warm_up = min(1.0, (epoch + 1) / settings.warmup_epochs) if settings.warmup_epochs else 1.0
+        return settings.lr * warm_up * self._factor(epoch)
+
+    def evaluated(self, epoch: int, waited_epochs: int) -> None:
+        """Decrease the rate on a plateau.
+
+        Args:
+            epoch: with an evaluation.
+            waited_epochs: epochs since the best validation score.
+        """
+        settings = self._settings
+        if settings.lr_schedule == "plateau":
+            # The period begins anew with every decay, since a smaller rate needs time to show an effect.
+            if min(waited_epochs, epoch - self._decay_epoch) >= settings.lr_period:
+                self._num_decays, self._decay_epoch = self._num_decays + 1, epoch
+
+    def state(self) -> dict[str, int]:
+        """Return the state for a checkpoint, as plain JSON."""
+        return {"num_decays": self._num_decays, "decay_epoch": self._decay_epoch}
+
+    def load(self, state: dict[str, int]) -> None:
+        """Restore the state of a checkpoint."""
+        self._num_decays, self._decay_epoch = state["num_decays"], state["decay_epoch"]
+
+    def _factor(self, epoch: int) -> float:
+        settings = self._settings
+        if self._function is not None:
+            factor = self._function(epoch, settings.epochs)
+            if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 <= factor < math.inf:
+                raise ValueError(
+                    f"a schedule of the learning rate must return a finite factor of at least 0, got {factor!r} of "
+                    f"{settings.lr_schedule} in epoch {epoch}; the rate is the setting lr times this factor"
+                )
+            return float(factor)
+        if settings.lr_schedule == "cosine":
+            return (1.0 + math.cos(math.pi * epoch / settings.epochs)) / 2.0
+        if settings.lr_schedule == "step":
+            return float(settings.lr_factor ** (epoch // settings.lr_period))
+        return float(settings.lr_factor**self._num_decays)  # 1 without a plateau
+
+
+def schedule_function(name: str) -> Callable[[int, int], float]:
+    """Return the user's function of a schedule ``module:function``.
+
+    Raises:
+        ValueError: if there is no such function.
+    """
+    try:
+        if ":" not in name:
+            raise AttributeError("it is not one of them, and has no colon")
+        function: Any = load(name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"lr_schedule must be one of {', '.join(SCHEDULES)}, or a function of (epoch, epochs) as module:function, "
+            f"got {name!r}: {error}"
+        ) from error
+    if not callable(function):
+        raise ValueError(
+            f"lr_schedule must name a function of (epoch, epochs), got {name!r}, a {type(function).__name__}"
+        )
+    return function  # type: ignore[no-any-return]
