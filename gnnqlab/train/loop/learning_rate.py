@@ -73,7 +73,7 @@ class LearningRate:
         """
         settings = self._settings
         if settings.lr_schedule == "plateau":
-            # The period begins anew with every decay, since a smaller rate needs time to show an effect.
+            # Every decay begins a new period, since a smaller rate needs time to show an effect.
             if min(waited_epochs, epoch - self._decay_epoch) >= settings.lr_period:
                 self._num_decays, self._decay_epoch = self._num_decays + 1, epoch
 

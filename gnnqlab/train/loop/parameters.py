@@ -93,8 +93,12 @@ class Adam:
         self.steps = torch.zeros((), device=parameters.values.device)  # (), a tensor, as the fused kernel needs
 
     @torch.no_grad()
-    def step(self, epoch: int) -> None:
-        """Update the parameters by one step with the reduced gradients, clipped if there is a largest norm."""
+    def step(self, epoch: int = 0) -> None:
+        """Update the parameters by one step with the reduced gradients, clipped if there is a largest norm.
+
+        Args:
+            epoch: whose learning rate is used; without a schedule all epochs have the same.
+        """
         if self._max_gradient_norm is not None:
             self._parameters.clip_gradients(self._max_gradient_norm)
         self.steps += 1
