@@ -61,5 +61,5 @@ def test_a_configuration_of_an_older_version_is_read(recwarn: pytest.WarningsRec
 
 
 def test_a_summary_has_the_setting_under_both_names(tmp_path: Path) -> None:
-    run = gq.launch("sbm:40,2,4", epochs=1, layers=2, hidden=4, input_features="cache", out=tmp_path, wait=True)
+    run = gq.launch("sbm:40,2,4", epochs=1, layers=2, hidden=64, input_features="cache", out=tmp_path, wait=True)
     assert (run.summary["input_features"], run.summary["layer0"]) == ("cache", "once")

@@ -54,9 +54,12 @@ def launch(
         from gnnqlab.launch.calibrate import resolve_comm_share
 
         [config] = resolve_comm_share([config])  # with a link in place of comm_share
+    from gnnqlab.train.aggregation_calls import unused_settings
     from gnnqlab.train.records.evaluation_pauses import advice
 
     if text := advice(config.system, config.workers, config.train.evaluate_every):
+        warnings.warn(text, stacklevel=2)
+    for text in unused_settings(config):
         warnings.warn(text, stacklevel=2)
     if text := _slow_kernels(config.launch.device):
         warnings.warn(text, stacklevel=2)

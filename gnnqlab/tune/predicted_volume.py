@@ -16,60 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
-from gnnqlab.exchange.traffic_model import AggregationCall, PartitionSizes
-from gnnqlab.graph.graph import Graph
+from gnnqlab.exchange.traffic_model import PartitionSizes
 from gnnqlab.message.direction import of_direction
-from gnnqlab.nn.message_passing import LocalGraph
-from gnnqlab.nn.models.registry import ModelSettings, build_model
-from gnnqlab.observe import Observer, Observers, OperationEnded
+from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System
+from gnnqlab.train.aggregation_calls import record_aggregations, row_bytes
 from gnnqlab.tune.volume import cached_share
 
-__all__ = ["epoch_bytes", "record_aggregations"]
-
-
-class _Aggregations(Observer):
-    """Observer that records the kind and sizes of every aggregation of a pass."""
-
-    def __init__(self) -> None:
-        self.found: list[AggregationCall] = []
-
-    def on_operation_ended(self, event: OperationEnded) -> None:
-        if event.operation in ("aggregate", "convolve", "attend"):
-            x = event.inputs[0]
-            heads = x.shape[1] if event.operation == "attend" else 0  # rows of attention are (N, heads, columns)
-            sizes = {"columns": x.flatten(1).shape[1], "out": event.output.flatten(1).shape[1], "heads": heads}
-            self.found.append(AggregationCall(kind=event.operation, **sizes, needs_gradient=x.requires_grad))
-
-
-def record_aggregations(model: ModelSettings, *, features: int, classes: int, system: System) -> list[AggregationCall]:
-    """Return the aggregations of one training pass, recorded on a graph of two nodes.
-
-    Args:
-        model: its settings.
-        features: columns of the node features.
-        classes: number of classes.
-        system: decides if rows with dropout are aggregated before they are projected.
-
-    Example:
-        >>> from gnnqlab.systems import vanilla
-        >>> found = record_aggregations(ModelSettings(layers=2, hidden=8), features=4, classes=3, system=vanilla())
-        >>> [(each.kind, each.columns, each.out) for each in found]
-        [('convolve', 4, 8), ('aggregate', 3, 3)]
-    """
-    # Kinds and columns of aggregations do not depend on the graph, so two nodes are enough.
-    tiny_graph = Graph.from_edges([0, 1], [1, 0], num_nodes=2, features=torch.zeros(2, features), self_loops="add")
-    graph, aggregations = LocalGraph(tiny_graph), _Aggregations()
-    # A model reads these to decide on which side of an aggregation it projects.
-    graph.exchange.uses_stale_rows, graph.exchange.aggregates_before_projection = (
-        system.uses_stale_rows,
-        system.aggregates_before_projection,
-    )
-    network = build_model(model, features, classes, seed=0)
-    network(graph.open_pass(0, training=True, observers=Observers([aggregations])), graph.features)
-    return aggregations.found
+__all__ = ["epoch_bytes"]
 
 
 def epoch_bytes(
@@ -108,7 +62,7 @@ def epoch_bytes(
     for aggregation in record_aggregations(model, features=features, classes=classes, system=system):
         for way, rows, columns in system.exchange.volumes(aggregation, sizes):
             share = cached_share(system.cache, way, epoch) * _sampled_share(system)
-            total += share * rows * _row_bytes(system, way, columns, widths[way])
+            total += share * rows * row_bytes(system, way, columns, widths[way])
     return total
 
 
@@ -121,11 +75,6 @@ def _width(system: System, direction: str) -> int:
             "gq.probe(...).forecast(...)"
         )
     return choices[0]
-
-
-def _row_bytes(system: System, direction: str, columns: int, bits: int) -> int:
-    codec = of_direction(system.codec, direction)
-    return -(-columns * bits // 8) + int(codec.param_bytes(bits, columns))  # whole bytes per row, rounded up
 
 
 def _sampled_share(system: System) -> float:

@@ -23,6 +23,8 @@ class Size:
     """Number of feature columns."""
     feature_bytes: int
     """Bytes of all features in training: four per element if dense."""
+    classes: int | None = None
+    """Number of classes; ``None`` if unknown."""
 
 
 def least_size(source: str | Path) -> Size | None:
@@ -50,6 +52,11 @@ def _saved(header: dict[str, object]) -> Size | None:
     nodes = shapes["indptr"][0] - 1
     is_dense = shapes.get("features") == [nodes, columns]
     # For sparse features 0 is a valid lower bound.
+    classes = header.get("num_classes")
     return Size(
-        nodes=nodes, edges=shapes["indices"][0], features=columns, feature_bytes=4 * nodes * columns if is_dense else 0
+        nodes=nodes,
+        edges=shapes["indices"][0],
+        features=columns,
+        feature_bytes=4 * nodes * columns if is_dense else 0,
+        classes=classes if isinstance(classes, int) else None,
     )
