@@ -1,4 +1,4 @@
-"""Checks of a model's output, so that a wrong one is named before a loss is computed from it."""
+"""Check of a model's output, so that a wrong one is named before a loss is computed from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = ["require_gradient", "require_output"]
+__all__ = ["require_output"]
 
 
 def require_output(name: str, columns: int, module: nn.Module, inputs: tuple[Any, ...], output: object) -> None:
@@ -40,17 +40,4 @@ def require_output(name: str, columns: int, module: nn.Module, inputs: tuple[Any
         raise ValueError(
             f"model {name} must return an output of shape {(rows, columns)}, one row per node and a column per class, "
             f"got {tuple(output.shape)}; use num_classes, the argument of its builder, for the last layer"
-        )
-
-
-def require_gradient(loss: Tensor) -> None:
-    """Raise if a training loss depends on no parameter of the model.
-
-    Raises:
-        ValueError: if the loss has no gradient.
-    """
-    if not loss.requires_grad:
-        raise ValueError(
-            "the model's output must depend on a parameter with a gradient, got a loss without; compute the output "
-            "with the model's parameters, without detach() or torch.no_grad()"
         )

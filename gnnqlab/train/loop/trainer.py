@@ -31,7 +31,6 @@ from gnnqlab.message.transport.links import sizes_up_to, time_transfers
 from gnnqlab.message.transport.paced import Paced, Pacer
 from gnnqlab.message.transport.transport import Transport, make_transport
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
-from gnnqlab.nn.models.model_output import require_gradient
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.nn.pass_clock import run_in_phase
 from gnnqlab.observe import Observers, TensorSaved
@@ -44,6 +43,7 @@ from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.link_prediction.decoder import attach_decoder
 from gnnqlab.train.link_prediction.objective import LinkObjective
 from gnnqlab.train.link_prediction.settings import TaskSettings
+from gnnqlab.train.loop.gradient_check import GradientCheck
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.objective import Objective, Scores
 from gnnqlab.train.loop.parameters import Adam, FlatParameters
@@ -117,6 +117,7 @@ class Trainer:
             self.reduction = make_reduction(
                 self.parameters, slots, gradients=settings.gradients, distributed=distributed
             )
+        self._check_gradients = GradientCheck(self.model, distributed=distributed)
         self.optimizer = Adam(self.parameters, **settings.optimizer)
 
     def gradients(self, epoch: int) -> float:
@@ -133,11 +134,11 @@ class Trainer:
             graph = self.graph.open_pass(epoch, training=True, clock=self.clock, remakes=remakes)
             logits = self.model(graph, self.graph.features)  # (N, F) -> (N, C)
             loss = run_in_phase(self.clock, "loss", self.objective.loss, logits, graph.next_aggregation(logits))
-        require_gradient(loss)
         self._count(logits)
         # A list, not a generator: every callback must be polled in every epoch.
         has_update = any([callback.has_update() for callback in self.adaptives.values()])  # noqa: C419
         with self.clock("reduce"):  # before the backward pass, whose hooks post the gradients behind the facts
+            self._check_gradients(loss)
             self.reduction.begin(Facts(loss, has_update, *self._scalars.collect_local(self._epoch_s)))
         with self.clock("other"):  # hooks of the backward pass open phases; the last one ends with this block
             loss.backward()
