@@ -13,14 +13,13 @@ from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.dgl_mini_batch import unavailable_reason
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
-from gnnqlab.train.loop.learning_rate import LearningRate
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 from tests.run.folders import run_folder
 
 
 def rates(epochs: int = 8, **settings: object) -> list[float]:
-    schedule = LearningRate(TrainSettings(lr=0.1, epochs=epochs, **settings))  # type: ignore[arg-type]
+    schedule = TrainSettings(lr=0.1, epochs=epochs, **settings).learning_rate()  # type: ignore[arg-type]
     return [schedule.at(epoch) for epoch in range(epochs)]
 
 
@@ -49,15 +48,15 @@ def test_rates_equal_those_of_torch(settings: dict[str, object], scheduler: obje
 
 
 def test_a_plateau_decreases_the_rate_and_begins_a_new_period() -> None:
-    schedule = LearningRate(TrainSettings(lr=0.1, lr_schedule="plateau", lr_period=3, lr_factor=0.1))
+    settings = TrainSettings(lr=0.1, lr_schedule="plateau", lr_period=3, lr_factor=0.1)
+    schedule = settings.learning_rate()
     found = []
     for epoch in range(11):
         found.append(schedule.at(epoch))
         schedule.evaluated(epoch, waited_epochs=epoch - (2 if epoch < 9 else 9))  # the best epochs are 2 and 9
         if epoch == 6:  # as a resumed run does
-            resumed = LearningRate(TrainSettings(lr=0.1, lr_schedule="plateau", lr_period=3, lr_factor=0.1))
-            resumed.load(schedule.state())
-            schedule = resumed
+            state, schedule = schedule.state(), settings.learning_rate()
+            schedule.load(state)
     assert found == pytest.approx([0.1] * 6 + [0.01] * 3 + [0.001] * 2)
 
 

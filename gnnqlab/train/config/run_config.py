@@ -89,11 +89,22 @@ class TrainSettings:
         if self.lr_schedule not in SCHEDULES:
             schedule_function(self.lr_schedule)
 
+    def learning_rate(self) -> LearningRate:
+        """Return the learning rate by epoch, at the beginning of a training."""
+        return LearningRate(
+            self.lr,
+            epochs=self.epochs,
+            schedule=self.lr_schedule,
+            period=self.lr_period,
+            factor=self.lr_factor,
+            warmup_epochs=self.warmup_epochs,
+        )
+
     @property
     def optimizer(self) -> dict[str, Any]:
         """Return the arguments of the optimizer."""
         return {
-            "learning_rate": LearningRate(self),
+            "learning_rate": self.learning_rate(),
             "weight_decay": self.weight_decay,
             "max_gradient_norm": self.max_gradient_norm,
         }

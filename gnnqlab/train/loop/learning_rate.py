@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gnnqlab.by_name import load
-
-if TYPE_CHECKING:
-    from gnnqlab.train.config.run_config import TrainSettings
 
 __all__ = ["SCHEDULES", "LearningRate", "schedule_function"]
 
@@ -33,26 +30,37 @@ class LearningRate:
     * ``module:function``: its result for ``(t, T)``.
 
     Args:
-        settings: of the training.
+        lr: the initial rate.
+        epochs: of the training, T.
+        schedule: one of ``SCHEDULES``, or a user's function as ``module:function``.
+        period, factor: ``lr_period`` and ``lr_factor``.
+        warmup_epochs: W; 0 for none.
 
     Example:
-        >>> from gnnqlab.train.config.run_config import TrainSettings
-        >>> rate = LearningRate(TrainSettings(lr=0.1, lr_schedule="step", lr_period=2, lr_factor=0.5, epochs=6))
+        >>> rate = LearningRate(0.1, epochs=6, schedule="step", period=2, factor=0.5)
         >>> [round(rate.at(epoch), 4) for epoch in range(6)]
         [0.1, 0.1, 0.05, 0.05, 0.025, 0.025]
     """
 
-    def __init__(self, settings: TrainSettings) -> None:
-        self._settings = settings
-        self._function: Callable[[int, int], float] | None = None
-        if settings.lr_schedule not in SCHEDULES:
-            self._function = schedule_function(settings.lr_schedule)
+    def __init__(
+        self,
+        lr: float,
+        *,
+        epochs: int,
+        schedule: str = "constant",
+        period: int = 50,
+        factor: float = 0.5,
+        warmup_epochs: int = 0,
+    ) -> None:
+        self._lr, self._epochs, self._schedule = lr, epochs, schedule
+        self._period, self._decay, self._warmup_epochs = period, factor, warmup_epochs
+        self._function = None if schedule in SCHEDULES else schedule_function(schedule)
         self._num_decays, self._decay_epoch = 0, 0
 
     @property
     def is_constant(self) -> bool:
         """True if all epochs have the initial rate."""
-        return self._settings.lr_schedule == "constant" and self._settings.warmup_epochs == 0
+        return self._schedule == "constant" and self._warmup_epochs == 0
 
     def at(self, epoch: int) -> float:
         """Return the learning rate of an epoch.
@@ -60,9 +68,8 @@ class LearningRate:
         Raises:
             ValueError: if a user's function does not return a number of at least 0.
         """
-        settings = self._settings
-        warm_up = min(1.0, (epoch + 1) / settings.warmup_epochs) if settings.warmup_epochs else 1.0
-        return settings.lr * warm_up * self._factor(epoch)
+        warm_up = min(1.0, (epoch + 1) / self._warmup_epochs) if self._warmup_epochs else 1.0
+        return self._lr * warm_up * self._factor(epoch)
 
     def evaluated(self, epoch: int, waited_epochs: int) -> None:
         """Decrease the rate on a plateau.
@@ -71,10 +78,9 @@ class LearningRate:
             epoch: with an evaluation.
             waited_epochs: epochs since the best validation score.
         """
-        settings = self._settings
-        if settings.lr_schedule == "plateau":
+        if self._schedule == "plateau":
             # Every decay begins a new period, since a smaller rate needs time to show an effect.
-            if min(waited_epochs, epoch - self._decay_epoch) >= settings.lr_period:
+            if min(waited_epochs, epoch - self._decay_epoch) >= self._period:
                 self._num_decays, self._decay_epoch = self._num_decays + 1, epoch
 
     def state(self) -> dict[str, int]:
@@ -86,20 +92,19 @@ class LearningRate:
         self._num_decays, self._decay_epoch = state["num_decays"], state["decay_epoch"]
 
     def _factor(self, epoch: int) -> float:
-        settings = self._settings
         if self._function is not None:
-            factor = self._function(epoch, settings.epochs)
+            factor = self._function(epoch, self._epochs)
             if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 <= factor < math.inf:
                 raise ValueError(
                     f"a schedule of the learning rate must return a finite factor of at least 0, got {factor!r} of "
-                    f"{settings.lr_schedule} in epoch {epoch}; the rate is the setting lr times this factor"
+                    f"{self._schedule} in epoch {epoch}; the rate is the setting lr times this factor"
                 )
             return float(factor)
-        if settings.lr_schedule == "cosine":
-            return (1.0 + math.cos(math.pi * epoch / settings.epochs)) / 2.0
-        if settings.lr_schedule == "step":
-            return float(settings.lr_factor ** (epoch // settings.lr_period))
-        return float(settings.lr_factor**self._num_decays)  # 1 without a plateau
+        if self._schedule == "cosine":
+            return (1.0 + math.cos(math.pi * epoch / self._epochs)) / 2.0
+        if self._schedule == "step":
+            return float(self._decay ** (epoch // self._period))
+        return float(self._decay**self._num_decays)  # 1 without a plateau
 
 
 def schedule_function(name: str) -> Callable[[int, int], float]:
