@@ -182,8 +182,10 @@ class Setting:
         """
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return value
+        if self.kind is int and isinstance(value, numbers.Integral):
+            return int(value)  # not by way of a float, which has 53 bits
         if self.kind is int and float(value).is_integer():
-            return int(value)
+            return int(float(value))
         return float(value) if self.kind is float and not isinstance(value, int) else value
 
     def read(self, text: str, *, label: str | None = None, between: str = ",") -> Any:

@@ -110,6 +110,7 @@ def test_whole_numbers_of_other_types_are_accepted():
     values = (config.workers, config.train.epochs, config.model.hidden, config.train.lr)
     assert values == (2, 3, 8, 0.5) and [type(value) for value in values] == [int, int, int, float]
     assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    assert gq.configure("digits", seed=np.int64(2**63 - 1)).train.seed == 2**63 - 1
     with pytest.raises(TypeError, match="workers must be a whole number, got 2.0"):
         RunConfig(graph="digits", workers=2.0)
 
