@@ -222,8 +222,8 @@ FAULTS = (
     Fault(
         name="gradients rounded where only rows were to be",
         file="exchange/standalone/halo_rows.py",
-        before="ByDirection(bits, EXACT)",
-        after="ByDirection(bits, bits)",
+        before="else (bits, EXACT))",
+        after="else (bits, bits))",
         test="exchange/test_halo_page.py::test_a_mesh_model_on_three_ranks_is_that_of_one_process_and_trains_in_4_bits",
         why="who asks for rows in few bits would get gradients in as few",
     ),
