@@ -74,7 +74,7 @@ class METIS(Partitioner):
 
 
 def _without_empty_parts(owner: Tensor, workers: int) -> Tensor:
-    """Give each empty part a node of the largest part; METIS leaves parts empty if there are few nodes per part.
+    """Move a node of the largest part into each empty part; METIS leaves parts empty if there are few nodes per part.
 
     Example:
         >>> _without_empty_parts(torch.tensor([0, 0, 0, 2]), 4).tolist()

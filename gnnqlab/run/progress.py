@@ -89,7 +89,7 @@ class _Lines:
 
     def refresh(self) -> None:
         state = f"{self._description}: epoch {self.n} of {self._epochs}{self._figures}"
-        if state != self._written:  # a line without news says nothing
+        if state != self._written:  # an unchanged line is not repeated
             self._written = state
             print(f"{state}, {time.monotonic() - self._start_s:.0f} s", file=sys.stderr, flush=True)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -87,11 +87,10 @@ def unavailable_reason(config: RunConfig) -> str:
         return f"it supports the models {', '.join(MODELS)}, got {config.model.name}"
     if importlib.util.find_spec("dgl") is None:
         return "DGL, which samples the neighbours, is not installed"
-    usual = TrainSettings()
+    settings, defaults = asdict(config.train), asdict(TrainSettings())
     for name in ("lr_schedule", "warmup_epochs", "max_gradient_norm", "patience"):
-        value = getattr(config.train, name)
-        if value != getattr(usual, name):
-            return f"its optimizer has no {name}, got {value!r}"
+        if settings[name] != defaults[name]:
+            return f"its training has no {name}, got {settings[name]!r}"
     return ""
 
 

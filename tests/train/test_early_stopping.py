@@ -19,7 +19,7 @@ PATIENCE, EPOCHS = 6, 300
 SETTINGS = {"partition": "random", "layers": 2, "hidden": 8, "epochs": EPOCHS, "evaluate_every": 2}
 
 
-def made(root: Path, graph: gq.Graph, **settings: object) -> gq.Run:
+def new_run(root: Path, graph: gq.Graph, **settings: object) -> gq.Run:
     return run_folder(root, "run", gq.configure(graph, **{**SETTINGS, **settings}))
 
 
@@ -31,7 +31,7 @@ def train(rank: int, workers: int, folder: str) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_training_ends_after_the_patience_on_all_workers(tmp_path: Path, workers: int) -> None:
     graph = random_graph(seed=3)  # random labels, so that validation scores do not grow for long
-    run = made(tmp_path, graph, workers=workers, patience=PATIENCE, checkpoint_every=EPOCHS)
+    run = new_run(tmp_path, graph, workers=workers, patience=PATIENCE, checkpoint_every=EPOCHS)
     run_ranks(train, workers, str(run.folder))
     (last_epoch,) = set(run.records.groupby("rank")["epoch"].max())
     best_epoch = run.summary["best_epoch"]
@@ -46,8 +46,13 @@ def test_training_ends_after_the_patience_on_all_workers(tmp_path: Path, workers
         assert abs(float(right) - scores[epoch]) < 1e-6, name
 
 
-def test_patience_without_validation_nodes_is_refused(tmp_path: Path) -> None:
-    graph = random_graph(seed=3)
-    run = made(tmp_path, graph.with_split(torch.arange(10)), workers=1, patience=PATIENCE)
-    with pytest.raises(RuntimeError, match="patience 6 compares validation scores, got a graph without validation"):
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [({"patience": PATIENCE}, "patience 6"), ({"lr_schedule": "plateau"}, "lr_schedule 'plateau'")],
+)
+def test_settings_of_validation_scores_are_refused_without_them(
+    tmp_path: Path, settings: dict[str, object], name: str
+) -> None:
+    run = new_run(tmp_path, random_graph(seed=3).with_split(torch.arange(10)), workers=1, **settings)
+    with pytest.raises(RuntimeError, match=f"{name} compares validation scores, got a graph without validation"):
         train(0, 1, str(run.folder))

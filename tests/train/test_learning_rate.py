@@ -20,7 +20,7 @@ from tests.run.folders import run_folder
 
 def rates(epochs: int = 8, **settings: object) -> list[float]:
     schedule = TrainSettings(lr=0.1, epochs=epochs, **settings).learning_rate()  # type: ignore[arg-type]
-    return [schedule.at(epoch) for epoch in range(epochs)]
+    return [schedule.value(epoch) for epoch in range(epochs)]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_plateau_decreases_the_rate_and_begins_a_new_period() -> None:
     schedule = settings.learning_rate()
     found = []
     for epoch in range(11):
-        found.append(schedule.at(epoch))
+        found.append(schedule.value(epoch))
         schedule.evaluated(epoch, waited_epochs=epoch - (2 if epoch < 9 else 9))  # the best epochs are 2 and 9
         if epoch == 6:  # as a resumed run does
             state, schedule = schedule.state(), settings.learning_rate()
@@ -75,6 +75,12 @@ def test_a_function_of_ones_own_is_a_schedule() -> None:
     for name in ("linear", "no_such_module:f", f"{__name__}:absent"):
         with pytest.raises(ValueError, match=f"lr_schedule must be one of constant, .* got '{name}'"):
             TrainSettings(lr_schedule=name)
+
+
+def test_a_setting_of_another_schedule_is_refused() -> None:
+    for settings in ({"lr_factor": 0.1}, {"lr_period": 9, "lr_schedule": "cosine"}):
+        with pytest.raises(ValueError, match="lr_period and lr_factor need lr_schedule 'step' or 'plateau'"):
+            TrainSettings(**settings)  # type: ignore[arg-type]
 
 
 SETTINGS = {"layers": 2, "hidden": 8, "lr": 0.1, "dropout": 0.0, "partition": "random", "checkpoint_every": 4}
@@ -107,4 +113,4 @@ def test_schedules_are_recorded_and_equal_for_any_number_of_workers_and_after_re
 def test_the_reference_of_mini_batches_names_a_setting_that_it_lacks() -> None:
     pytest.importorskip("dgl", reason="the package dgl is not installed")
     config = gq.configure("digits", model="graphsage", lr_schedule="cosine")
-    assert unavailable_reason(config) == "its optimizer has no lr_schedule, got 'cosine'"
+    assert unavailable_reason(config) == "its training has no lr_schedule, got 'cosine'"

@@ -88,6 +88,12 @@ class TrainSettings:
         check(self)
         if self.lr_schedule not in SCHEDULES:
             schedule_function(self.lr_schedule)
+        # Settings of other schedules would be ignored: refuse them.
+        if self.lr_schedule not in ("step", "plateau") and (self.lr_period, self.lr_factor) != (50, 0.5):
+            raise ValueError(
+                f"lr_period and lr_factor need lr_schedule 'step' or 'plateau', got {self.lr_period} and "
+                f"{self.lr_factor:g} with {self.lr_schedule!r}; choose one of them, or leave both out"
+            )
 
     def learning_rate(self) -> LearningRate:
         """Return the learning rate by epoch, at the beginning of a training."""

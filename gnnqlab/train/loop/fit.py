@@ -21,7 +21,7 @@ from gnnqlab.observe import Observers, observers_named
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.checkpoints.model_file import ModelFile
 from gnnqlab.train.checkpoints.state import CheckpointManager, cut_digest
-from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.control import Control
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import HostTrafficCounter, Link
@@ -169,7 +169,7 @@ def fit(
             "rank": rank,
             "time_s": round(time.perf_counter() - start_s, 6),
             "loss": loss,
-            **({} if rate.is_constant else {"lr": rate.at(epoch)}),
+            **({} if rate.is_constant else {"lr": rate.value(epoch)}),
             "train_score": _number(scores.train),
             "val_score": _number(scores.val),
             "test_score": _number(scores.test),
@@ -184,7 +184,7 @@ def fit(
         _check_finite(loss, epoch)
         if is_evaluated:
             score = record["val_score"]
-            _check_patience(settings.patience, score)
+            _check_validation(settings, score)
             waited_epochs = keeper.evaluated(epoch, score)
             if 0 < settings.patience <= waited_epochs and not is_last:
                 is_last = True
@@ -233,11 +233,13 @@ def _check_finite(loss: float, epoch: int) -> None:
         raise RuntimeError(f"the loss must be finite, got {loss} in epoch {epoch}; lower the learning rate (--lr)")
 
 
-def _check_patience(patience: int, score: float | None) -> None:
-    if patience and score is None:
+def _check_validation(settings: TrainSettings, score: float | None) -> None:
+    is_plateau = settings.lr_schedule == "plateau"
+    if score is None and (settings.patience or is_plateau):
+        name = "lr_schedule 'plateau'" if is_plateau else f"patience {settings.patience}"
         raise RuntimeError(
-            f"patience {patience} compares validation scores, got a graph without validation nodes; choose patience 0, "
-            "or a split with graph.with_split(train_idx, val_idx)"
+            f"{name} compares validation scores, got a graph without validation nodes; leave it out, or choose a split "
+            "with graph.with_split(train_idx, val_idx)"
         )
 
 

@@ -38,7 +38,7 @@ class LearningRate:
 
     Example:
         >>> rate = LearningRate(0.1, epochs=6, schedule="step", period=2, factor=0.5)
-        >>> [round(rate.at(epoch), 4) for epoch in range(6)]
+        >>> [round(rate.value(epoch), 4) for epoch in range(6)]
         [0.1, 0.1, 0.05, 0.05, 0.025, 0.025]
     """
 
@@ -62,7 +62,7 @@ class LearningRate:
         """True if all epochs have the initial rate."""
         return self._schedule == "constant" and self._warmup_epochs == 0
 
-    def at(self, epoch: int) -> float:
+    def value(self, epoch: int) -> float:
         """Return the learning rate of an epoch.
 
         Raises:

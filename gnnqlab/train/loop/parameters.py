@@ -109,7 +109,7 @@ class Adam:
             [self.square],
             [],  # no maxima of AMSGrad
             [self.steps],
-            lr=self.learning_rate.at(epoch),
+            lr=self.learning_rate.value(epoch),
             beta1=self._betas[0],
             beta2=self._betas[1],
             weight_decay=self._weight_decay,
