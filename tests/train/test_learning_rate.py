@@ -110,6 +110,18 @@ def test_schedules_are_recorded_and_equal_for_any_number_of_workers_and_after_re
     assert (resumed.records[["loss", "lr"]].to_numpy() == losses["one"]).all()
 
 
+def only_first(epoch: int, epochs: int) -> float:
+    return float(epoch == 0)
+
+
+def test_steps_use_the_rate_of_their_epoch(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "checkpoint_every": 0, "lr_schedule": f"{__name__}:only_first"}
+    run = run_folder(tmp_path, "run", gq.configure(random_graph(seed=2), workers=1, epochs=4, **settings))
+    train(0, 1, str(run.folder))
+    losses = run.records["loss"].tolist()
+    assert losses[0] != losses[1] == losses[2] == losses[3]
+
+
 def test_the_reference_of_mini_batches_names_a_setting_that_it_lacks() -> None:
     pytest.importorskip("dgl", reason="the package dgl is not installed")
     config = gq.configure("digits", model="graphsage", lr_schedule="cosine")
