@@ -158,8 +158,8 @@ def _with_rounded_weights(trainer: Any) -> Any:
     """Make a trainer round its weight matrices to the nearest 8-bit codes after every update, and return it."""
     update = trainer.optimizer.step
 
-    def step() -> None:
-        update()
+    def step(epoch: int = 0) -> None:
+        update(epoch)
         # A symmetric scale per weight matrix; vectors (biases, norms) stay float32.
         for weight in trainer.model.parameters():
             if weight.dim() > 1:
