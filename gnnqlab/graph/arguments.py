@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnnqlab.graph.features import Features, SparseRows
 
-__all__ = ["as_features", "as_labels", "as_mask"]
+__all__ = ["as_features", "as_labels", "as_mask", "as_named_labels"]
 
 
 def as_features(features: object, num_nodes: int) -> Features:
@@ -58,6 +58,26 @@ def as_labels(labels: object, num_nodes: int) -> tuple[Tensor, int]:
         "labels must be integers of shape (N,) with -1 for unlabelled nodes, or zeros and ones of "
         f"shape (N, C), got {_describe(target)}"
     )
+
+
+def as_named_labels(labels: object) -> tuple[object, tuple[str, ...] | None]:
+    """Return words as labels 0 to C - 1 in alphabetical order with -1 for ``None``, and the words; others as they are.
+
+    Example:
+        >>> as_named_labels(["red", None, "blue"])
+        (array([ 1, -1,  0]), ('blue', 'red'))
+    """
+    if labels is None or isinstance(labels, Tensor):
+        return labels, None
+    values = np.asarray(labels)
+    if values.ndim != 1 or values.dtype.kind not in "OU":
+        return labels, None
+    words = values.tolist()
+    if not all(word is None or isinstance(word, str) for word in words):
+        return labels, None
+    names = sorted({word for word in words if word is not None})
+    codes = {word: code for code, word in enumerate(names)}
+    return np.array([-1 if word is None else codes[word] for word in words]), tuple(names)
 
 
 def as_mask(what: str, nodes: object, num_nodes: int) -> Tensor:

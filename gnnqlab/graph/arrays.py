@@ -6,15 +6,18 @@ Shape legend: N nodes, E edges, D features, F features of an edge, C classes.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gnnqlab.graph.edges import build_csr, edge_list
 from gnnqlab.graph.features import Features, SparseRows
+from gnnqlab.graph.ids import ClassNames, find_ids
 
 __all__ = ["GraphArrays"]
 
@@ -34,6 +37,9 @@ class GraphArrays:
     num_classes: int
     edge_weights: Tensor | None = None
     edge_features: Tensor | None = None
+    ids: np.ndarray | None = None
+    class_names: ClassNames | None = None
+    notes: tuple[str, ...] = ()
 
     # ---- sizes -------------------------------------------------------------------------------
 
@@ -70,7 +76,7 @@ class GraphArrays:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for array in self._arrays().values())
+        return sum(array.nbytes for array in self._arrays().values()) + (0 if self.ids is None else self.ids.nbytes)
 
     # ---- structure ---------------------------------------------------------------------------
 
@@ -123,14 +129,39 @@ class GraphArrays:
 
     @cached_property
     def content_hash(self) -> str:
-        """Hash of all arrays and ``num_classes``, without the name, as 32 hex digits."""
+        """Hash of all arrays, ids, class names and ``num_classes``, without name and notes, as 32 hex digits."""
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"num_classes={self.num_classes}".encode())
         for field, array in self._arrays().items():
             # Names, types and shapes too: equal bytes of different arrays must have different hashes.
             digest.update(f"|{field}:{array.dtype}:{tuple(array.shape)}|".encode())
             digest.update(array.numpy().reshape(-1).view("uint8").data)  # the array's own memory, not copied
+        # Absent in most graphs, whose hashes are those of versions that had neither.
+        if self.ids is not None:
+            digest.update(f"|ids:{self.ids.dtype}:{self.ids.shape}|".encode())
+            digest.update(self.ids.view(np.uint8).data)
+        if self.class_names is not None:
+            digest.update(f"|class_names:{json.dumps(self.class_names)}".encode())
         return digest.hexdigest()
+
+    def index_of(self, ids: object) -> Tensor:
+        """Return the positions of the nodes with some ids, for splits and for rows of ``run.predict()``.
+
+        Args:
+            ids: one id or several, texts or integers as ``graph.ids``; without ``graph.ids`` they are the positions.
+
+        Returns:
+            int64 ``(n,)``, in the order of ``ids``.
+
+        Raises:
+            TypeError: if they are of another type than ``graph.ids``.
+            ValueError: if no node has one of them; the message has the nearest id.
+        """
+        return find_ids(self.ids, ids, self.num_nodes)
+
+    def id_of(self, node: int) -> str | int:
+        """Return the id of the node in a position, for figures and errors."""
+        return node if self.ids is None else self.ids[node].item()
 
     def _arrays(self) -> dict[str, Tensor]:
         """Return all arrays by their names on disk, in a fixed order."""

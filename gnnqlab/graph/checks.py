@@ -19,6 +19,7 @@ from gnnqlab.graph.array_checks import (
 )
 from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.features import SparseRows
+from gnnqlab.graph.ids import check_class_names, check_ids
 
 __all__ = ["check_graph", "check_shapes"]
 
@@ -37,6 +38,8 @@ def check_graph(graph: GraphArrays) -> None:
         _check_finite_rows(graph.features)
     _check_labels(graph)
     _check_splits(graph)
+    check_ids(graph.ids, graph.num_nodes)
+    check_class_names(graph.class_names, graph.num_classes)
 
 
 def check_shapes(graph: GraphArrays) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from typing import Any
 
 from gnnqlab.graph.arrays import GraphArrays
@@ -10,6 +11,9 @@ from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.pictures import card_picture, data_address
 
 __all__ = ["describe", "html_table", "one_line"]
+
+
+_SHOWN_NAMES = 4
 
 
 def describe(graph: GraphArrays) -> dict[str, Any]:
@@ -30,6 +34,9 @@ def describe(graph: GraphArrays) -> dict[str, Any]:
         "train": int(graph.train_mask.sum()),
         "val": int(graph.val_mask.sum()),
         "test": int(graph.test_mask.sum()),
+        "ids": "positions" if graph.ids is None else str(graph.ids.dtype),
+        "class_names": None if graph.class_names is None else list(graph.class_names),
+        "notes": list(graph.notes),
         "bytes": graph.nbytes,
         "content_hash": graph.content_hash,
     }
@@ -60,7 +67,8 @@ def html_table(graph: GraphArrays) -> str:
         table = f"<table><caption>Graph <b>{html.escape(graph.name)}</b></caption>{cells}</table>"
         picture, words, width = card_picture(graph)
         image = f'<img src="{data_address(picture)}" alt="{words}" width="{width}" style="image-rendering:pixelated">'
-        return f"{table}<p>{image}<br>{words}</p>"
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in graph.notes)
+        return f"{table}{f'<ul>{notes}</ul>' if notes else ''}<p>{image}<br>{words}</p>"
     except Exception as error:
         return f"<pre>Graph (cannot be described: {html.escape(f'{type(error).__name__}: {error}')})</pre>"
 
@@ -79,8 +87,14 @@ def _card(graph: GraphArrays) -> dict[str, str]:
         "mean degree": f"{facts['mean_degree']:,}",
         "features per node": features,
         **({"classes": f"{facts['classes']:,}, {facts['task']}"} if facts["classes"] else {}),
+        **({"class names": _first_names(graph.class_names)} if graph.class_names is not None else {}),
+        **({"ids": _first_names(graph.ids[: _SHOWN_NAMES + 1].tolist())} if graph.ids is not None else {}),
         **({"train / val / test": sets} if facts["train"] else {}),
     }
+
+
+def _first_names(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names[:_SHOWN_NAMES])) + (" …" if len(names) > _SHOWN_NAMES else "")
 
 
 def _task(graph: GraphArrays) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from gnnqlab.graph.arguments import as_labels
+from gnnqlab.graph.arguments import as_labels, as_named_labels
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.split import random_split
@@ -34,6 +36,9 @@ class EdgeList:
     val_idx: object = None
     test_idx: object = None
     num_classes: int | None = None
+    ids: object = None
+    class_names: Sequence[Any] | None = None
+    notes: tuple[str, ...] = ()
     both_ways: bool = False
     """True if the list has every edge in both directions, so that ``symmetrize`` is not needed."""
 
@@ -46,12 +51,17 @@ class EdgeList:
         seed: int = 0,
     ) -> Graph:
         """Build the graph with edge rules (by default the papers') and, without a split, a random one."""
-        labels, _ = as_labels(self.labels, self.num_nodes)
+        given_labels, names = self.labels, self.class_names
+        if names is None:
+            given_labels, names = as_named_labels(given_labels)
+        labels, _ = as_labels(given_labels, self.num_nodes)
+        notes = self.notes
         splits = (self.train_idx, self.val_idx, self.test_idx)
         # Multi-label targets have no mark for unlabelled nodes, so the split is over all nodes.
         labelled_nodes = torch.arange(self.num_nodes) if labels.dim() == 2 else (labels >= 0).nonzero().flatten()
         if all(split is None for split in splits) and labelled_nodes.numel():
             splits = random_split(labelled_nodes, seed=seed)
+            notes += (f"split: random, 60/20/20 %, from seed {seed}, since the source has none",)
         return Graph.from_edges(
             self.src,
             self.dst,
@@ -69,4 +79,7 @@ class EdgeList:
             symmetrize=not self.both_ways and (True if symmetrize is None else symmetrize),
             deduplicate=True if deduplicate is None else deduplicate,
             self_loops="add" if self_loops is None else self_loops,
+            ids=self.ids,
+            class_names=names,
+            notes=notes,
         )

@@ -5,6 +5,7 @@ Shape legend: N nodes, E edges, D features, F features of an edge, C classes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ import torch
 from torch import Tensor
 
 from gnnqlab.attached import attached
-from gnnqlab.graph.arguments import as_features, as_labels, as_mask
+from gnnqlab.graph.arguments import as_features, as_labels, as_mask, as_named_labels
 from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.checks import check_graph
 from gnnqlab.graph.describe import describe, html_table, one_line
 from gnnqlab.graph.edges import SelfLoops, build_csr
+from gnnqlab.graph.ids import as_class_names, as_ids
 from gnnqlab.graph.split import random_split
 from gnnqlab.graph.storage import load_graph, save_graph
 
@@ -48,6 +50,10 @@ class Graph(GraphArrays):
         num_classes: number of classes C.
         edge_weights: float32, shape ``(E,)`` in the order of ``indices``, finite and above 0, or ``None``.
         edge_features: float32, shape ``(E, F)`` in the order of ``indices``, finite, F at least 1, or ``None``.
+        ids: the user's ids of the nodes, unique integers or texts, a NumPy array of shape ``(N,)``; ``None`` for their
+            positions 0 to N - 1. See ``index_of``.
+        class_names: names of the classes, a tuple of C texts or numbers; ``None`` for 0 to C - 1.
+        notes: sentences on how the graph was read: what was detected, and what was left out and why.
 
     Raises:
         TypeError, ValueError: the text has the rule, the value and the way out.
@@ -80,6 +86,9 @@ class Graph(GraphArrays):
         symmetrize: bool = True,
         deduplicate: bool = True,
         self_loops: SelfLoops = "add",
+        ids: object = None,
+        class_names: Sequence[Any] | None = None,
+        notes: Sequence[str] = (),
     ) -> Graph:
         """Build a graph from an edge list in any order.
 
@@ -95,12 +104,16 @@ class Graph(GraphArrays):
                 features, an added self loop zeros, and a deduplicated edge must have one row; see ``build_csr``.
             features: ``None``, anything array-like of shape ``(N, D)``, a ``scipy.sparse`` matrix
                 or ``SparseRows``; converted to float32.
-            labels: ``None``, integers of shape ``(N,)`` with -1 for "unlabelled", or zeros and
-                ones of shape ``(N, C)``.
+            labels: ``None``, integers of shape ``(N,)`` with -1 for "unlabelled", words of that shape with ``None``
+                for "unlabelled", which become ``class_names``, or zeros and ones of shape ``(N, C)``.
             train_idx, val_idx, test_idx: node ids, or boolean masks of shape ``(N,)``. Without them the
                 graph has no split; see ``with_random_split``.
             num_classes: C; by default the largest label plus one, or the number of label columns.
             symmetrize, deduplicate, self_loops: see ``build_csr``.
+            ids: ``None``, or the id of each node, integers or texts; ``src`` and ``dst`` are positions nevertheless.
+                :func:`gnnqlab.read_edges` reads edges between ids.
+            class_names: ``None``, or a name for each class.
+            notes: see the class.
 
         Raises:
             TypeError, ValueError: the text has the rule, the value and the way out.
@@ -120,7 +133,10 @@ class Graph(GraphArrays):
             deduplicate=deduplicate,
             self_loops=self_loops,
         )
+        if class_names is None:
+            labels, class_names = as_named_labels(labels)
         target, known_classes = as_labels(labels, num_nodes)
+        count = known_classes if num_classes is None else num_classes
         graph = cls(
             name=name,
             **structure,
@@ -129,7 +145,10 @@ class Graph(GraphArrays):
             train_mask=as_mask("train_idx", train_idx, num_nodes),
             val_mask=as_mask("val_idx", val_idx, num_nodes),
             test_mask=as_mask("test_idx", test_idx, num_nodes),
-            num_classes=known_classes if num_classes is None else num_classes,
+            num_classes=count,
+            ids=as_ids(ids, num_nodes),
+            class_names=as_class_names(class_names, count),
+            notes=tuple(notes),
         )
         # Every reverse edge was added, so symmetry need not be computed.
         if symmetrize:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ __all__ = ["is_saved_graph", "load_graph", "save_graph"]
 
 FORMAT = "gnnqlab graph"
 VERSION = 1
+_IDS = "ids.npy"
 MMAP_BYTES = 1 << 30  # above this size reading everything takes more than about a second
 _Kind = TypeVar("_Kind", bound=GraphArrays)
 
@@ -43,6 +44,8 @@ def save_graph(graph: GraphArrays, path: Path) -> Path:
         arrays = graph._arrays()
         for field, array in arrays.items():
             np.save(new_folder / f"{field}.npy", array.numpy(), allow_pickle=False)
+        if graph.ids is not None:
+            np.save(new_folder / _IDS, graph.ids, allow_pickle=False)
         header = {
             "format": FORMAT,
             "version": VERSION,
@@ -52,6 +55,10 @@ def save_graph(graph: GraphArrays, path: Path) -> Path:
             "arrays": {field: [str(array.numpy().dtype), list(array.shape)] for field, array in arrays.items()},
             "content_hash": graph.content_hash,
             "is_symmetric": graph.is_symmetric,
+            # Absent in graphs of earlier versions, as in most graphs.
+            **({} if graph.ids is None else {"ids": _IDS}),
+            **({} if graph.class_names is None else {"class_names": graph.class_names}),
+            **({"notes": graph.notes} if graph.notes else {}),
         }
         (new_folder / "graph.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
     return path
@@ -68,6 +75,8 @@ def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _K
             f"{header.get('format')!r} version {header.get('version')}; save it again with this version of gnnqlab"
         )
     files = {field: path / f"{field}.npy" for field in header["arrays"]}
+    if "ids" in header:
+        files["ids"] = path / header["ids"]
     missing_files = [file.name for file in files.values() if not file.is_file()]
     if missing_files:
         raise ValueError(f"saved graph {path} is damaged: {', '.join(missing_files)} is missing; save it again")
@@ -76,6 +85,7 @@ def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _K
     arrays = {
         field: _read_array(file, tuple(header["arrays"][field][1]), header["arrays"][field][0], mmap)
         for field, file in files.items()
+        if field != "ids"
     }
     if "feature_indptr" in arrays:
         features: Tensor | SparseRows = SparseRows(
@@ -87,6 +97,9 @@ def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _K
     else:
         features = arrays.pop("features")
     fields = {"name": header["name"], "num_classes": header["num_classes"], "features": features, **arrays}
+    fields |= {name: tuple(header[name]) for name in ("class_names", "notes") if name in header}
+    if "ids" in files:
+        fields["ids"] = _load_array(files["ids"], None)
     if not mmap:
         graph = kind(**fields)
         if graph.content_hash != header["content_hash"]:
@@ -108,15 +121,20 @@ def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _K
 
 
 def _read_array(file: Path, shape: tuple[int, ...], dtype: str, mmap: bool) -> Tensor:
-    try:
-        # Copy-on-write: torch requires writable memory, and a write must never reach the file.
-        # An array without elements cannot be mapped.
-        array = np.load(file, mmap_mode="c" if mmap and 0 not in shape else None, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"saved graph file {file} cannot be read: {error}; save the graph again") from error
+    # Copy-on-write: torch requires writable memory, and a write must never reach the file.
+    # An array without elements cannot be mapped.
+    array = _load_array(file, "c" if mmap and 0 not in shape else None)
     if array.shape != shape or str(array.dtype) != dtype:
         raise ValueError(
             f"saved graph file {file} must hold {dtype} of shape {shape}, got {array.dtype} of shape {array.shape}; "
             "save the graph again"
         )
     return torch.from_numpy(array)
+
+
+def _load_array(file: Path, mmap_mode: Literal["c"] | None) -> np.ndarray:
+    try:
+        array: np.ndarray = np.load(file, mmap_mode=mmap_mode, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"saved graph file {file} cannot be read: {error}; save the graph again") from error
+    return array

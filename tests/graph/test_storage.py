@@ -19,7 +19,9 @@ def graphs() -> list[Graph]:
     sparse = plain._replace(features=SparseRows.from_dense(plain.features * (plain.features > 1)), name="sparse")
     several = plain._replace(labels=torch.ones(50, 3, dtype=torch.uint8), name="several")
     bare = Graph.from_edges([0], [1], num_nodes=3, name="bare", symmetrize=False, self_loops="remove")
-    return [plain, sparse, several, bare]
+    named = plain._replace(ids=np.array([f"n{k}" for k in range(50)]), class_names=("a", 2, 0.5), notes=("read so",))
+    numbered = plain._replace(ids=np.arange(50, dtype=np.uint64) + 2**63, name="numbered")
+    return [plain, sparse, several, bare, named, numbered]
 
 
 @each("mmap", [False, True, None])
@@ -31,6 +33,10 @@ def test_round_trip(graph: Graph, mmap: bool | None, tmp_path: Path) -> None:
     assert (again.name, again.num_classes, again.is_symmetric) == (graph.name, graph.num_classes, graph.is_symmetric)
     for field, array in graph._arrays().items():
         assert torch.equal(again._arrays()[field], array)
+    assert (again.class_names, again.notes) == (graph.class_names, graph.notes)
+    assert again.index_of(graph.ids if graph.ids is not None else []).tolist() == [
+        *range(50 if graph.ids is not None else 0)
+    ]
     assert load(str(path)).content_hash == graph.content_hash
     assert load(path / "graph.json").content_hash == graph.content_hash
     assert sorted(file.name for file in path.parent.iterdir()) == ["folder"]  # no other file is left
