@@ -81,12 +81,14 @@ class Runs(_List):
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.run import disk_usage
+        from gnnqlab.run.find import find_run
         from gnnqlab.run.run import runs
 
         if self.delete is None and self.older_than is None and not self.prune_cache:
             return self._show([_row(run) for run in runs(self.out)], "runs")
-        named_runs = [] if self.delete is None else disk_usage.find_by_name(self.delete.split(","), self.out)
-        runs_by_id = {run.id: run for run in named_runs}
+        names = [] if self.delete is None else self.delete.split(",")
+        # Found before the first is deleted, so that a misspelt name deletes nothing.
+        runs_by_id = {run.id: run for run in [find_run(name, self.out) for name in names]}
         if self.older_than is not None:
             # By id, so that a run that matches both options is deleted once.
             runs_by_id |= {run.id: run for run in disk_usage.find_ended_before(self.older_than, self.out)}

@@ -25,16 +25,11 @@ class ExportTrace:
     """End standard output with one JSON object."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.by_name import did_you_mean
         from gnnqlab.lab.training.critical_path import critical_path
         from gnnqlab.lab.training.trace import export_trace
-        from gnnqlab.launch import runs
+        from gnnqlab.run.find import find_run
 
-        runs_by_id = {run.id: run for run in runs(self.out)}
-        if self.run_id not in runs_by_id:
-            hint = did_you_mean(self.run_id, runs_by_id) or "; gnnqlab runs lists them"
-            raise ValueError(f"a run to export must exist, got {self.run_id!r}{hint}")
-        run = runs_by_id[self.run_id]
+        run = find_run(self.run_id, self.out)
         path = export_trace(run, self.path, epoch=self.epoch)
         epoch_path = critical_path(run, epoch=self.epoch)  # of the median epoch by default
         if not self.json:

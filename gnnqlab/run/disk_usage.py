@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import os
 import shutil
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from gnnqlab.partition.parts import cache_folder
@@ -15,7 +13,7 @@ from gnnqlab.run.run import LIVE, Run, runs
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 
-__all__ = ["disk_bytes", "delete_run", "find_ended_before", "find_by_name", "prune_cache"]
+__all__ = ["disk_bytes", "delete_run", "find_ended_before", "prune_cache"]
 
 _DAY_S = 24 * 3600.0
 _LOCK = ".lock"
@@ -31,21 +29,6 @@ def disk_bytes(path: Path) -> int:
         except OSError:
             continue
     return total
-
-
-def find_by_name(names: Sequence[str], root: Path | None = None) -> list[Run]:
-    """Return runs by their names.
-
-    Raises:
-        ValueError: if there is no run with a name.
-    """
-    runs_by_id = {run.id: run for run in runs(root)}
-    for name in names:
-        if name not in runs_by_id:
-            suggestions = difflib.get_close_matches(name, runs_by_id, n=1, cutoff=0.3)
-            hint = f"; did you mean {suggestions[0]}?" if suggestions else "; gnnqlab runs lists them"
-            raise ValueError(f"a run to delete must exist, got {name!r}{hint}")
-    return [runs_by_id[name] for name in dict.fromkeys(names)]  # each run once, in the given order
 
 
 def find_ended_before(days: float, root: Path | None = None) -> list[Run]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gnnqlab import cli
+from gnnqlab.cli.lists import Runs
 from gnnqlab.run import disk_usage
 from gnnqlab.run import folder as files
 from gnnqlab.run.run import Run, runs
@@ -57,7 +58,7 @@ def test_folder_deleted_during_the_count_adds_no_bytes(tmp_path: Path, monkeypat
 def test_unknown_run_name_deletes_no_run_and_suggests_the_nearest(tmp_path: Path) -> None:
     run = ended(tmp_path)
     with pytest.raises(ValueError, match=f"got '{run.id}x'; did you mean {run.id}"):
-        disk_usage.find_by_name([run.id, f"{run.id}x"], tmp_path)
+        Runs(delete=f"{run.id},{run.id}x", out=tmp_path).run()
     assert run.folder.exists()
 
 

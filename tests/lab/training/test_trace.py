@@ -140,4 +140,4 @@ def test_the_command(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     }
     with pytest.raises(SystemExit):
         cli.main(["export-trace", "20260101-000000-ran", "--out", out])
-    assert f"a run to export must exist, got '20260101-000000-ran'; did you mean {run.id}" in capsys.readouterr().err
+    assert f"a run must exist, got '20260101-000000-ran'; did you mean {run.id}" in capsys.readouterr().err
