@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.graph_places import neighbours, places_of
+from gnnqlab.lab.figures.node_names import ids_of, list_ids, short_id
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from gnnqlab.bits.policy import BitPolicy
+    from gnnqlab.graph.graph import Graph
     from gnnqlab.partition.parts import Parts
 
 __all__ = ["draw_bits", "draw_partition", "draw_shards", "message_widths"]
@@ -49,16 +51,16 @@ def draw_partition(parts: Parts, *, dark: bool = False) -> FigureData:
     for worker in range(parts.workers):
         for kind in ("central", "marginal"):
             nodes = [node for node, rank in enumerate(owner) if rank == worker and kinds[node] == kind]
-            _add_nodes(figure, places, nodes, worker=worker, kind=kind, dark=dark)
+            _add_nodes(figure, parts.graph, places, nodes, worker=worker, kind=kind, dark=dark)
     _bare_axes(figure, places)
     marginal_nodes = [node for node, kind in enumerate(kinds) if kind == "marginal"]
-    num_nodes = len(places)
+    title = f"{_count(len(places), 'node')} on {_count(parts.workers, 'worker')}"
     caption = (
-        f"{_count(num_nodes, 'node')} on {_count(parts.workers, 'worker')}: {len(cut_edges)} of {len(edges)} edges are "
-        f"cut; marginal nodes are {', '.join(map(str, marginal_nodes)) or 'none'}."
+        f"{title}: {len(cut_edges)} of {len(edges)} edges are "
+        f"cut; marginal nodes are {list_ids(parts.graph, marginal_nodes)}."
     )
-    frame = pd.DataFrame({"worker": owner, "kind": kinds}, index=pd.Index(range(num_nodes), name="node"))
-    title = f"{_count(num_nodes, 'node')} on {_count(parts.workers, 'worker')}"
+    names = pd.Index(ids_of(parts.graph, range(len(places))), name="node")
+    frame = pd.DataFrame({"worker": owner, "kind": kinds}, index=names)
     _finish(figure, title=title, caption=caption, dark=dark, height=380)
     return FigureData(figure, frame)
 
@@ -81,22 +83,22 @@ def draw_shards(
     figure, frame = _panels(parts, dark=dark)
     places = places_of(parts.graph)
     for rank, shard in enumerate(parts.shards):
-        row, column = divmod(rank, 2)
+        panel = (rank // 2 + 1, rank % 2 + 1)  # row and column from 1, two panels per row
         halo = shard.halo.tolist()
         for owner in sorted({int(parts.owner[node]) for node in halo}):
             for kind in ("halo", "left out"):
                 absent_nodes = (left_out or {}).get(rank, ())
                 is_absent = kind == "left out"
                 nodes = [node for node in halo if parts.owner[node] == owner and (node in absent_nodes) == is_absent]
-                _add_nodes(figure, places, nodes, worker=owner, kind=kind, dark=dark, panel=(row + 1, column + 1))
-                frame += [(rank, node, kind, owner) for node in nodes]
+                _add_nodes(figure, parts.graph, places, nodes, worker=owner, kind=kind, dark=dark, panel=panel)
+                frame += [(rank, parts.graph.id_of(node), kind, owner) for node in nodes]
     _add_to_legend(figure, "halo: a copy of another worker's row", color=_FAINT, symbol="square-open")
     if left_out is not None:
         _add_to_legend(figure, "left out: a row that is not sent", color=_FAINT, symbol="square")
     sentences = [
-        f"worker {rank} has copies of {', '.join(map(str, sorted(shard.halo.tolist()))) or 'none'}"
+        f"worker {rank} has copies of {list_ids(parts.graph, sorted(shard.halo.tolist()))}"
         + (
-            f" but does not receive {', '.join(map(str, left_out_nodes))}"
+            f" but does not receive {list_ids(parts.graph, left_out_nodes)}"
             if (left_out_nodes := sorted((left_out or {}).get(rank, ())))
             else ""
         )
@@ -138,7 +140,7 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
     places = places_of(parts.graph)
     frame, shown_widths = [], set()
     for rank, shard in enumerate(parts.shards):
-        row, column = divmod(rank, 2)
+        panel = (rank // 2 + 1, rank % 2 + 1)
         for bits in sorted({widths[rank, node] for node in shard.halo.tolist()}):
             nodes = [node for node in shard.halo.tolist() if widths[rank, node] == bits]
             figure.add_scatter(
@@ -153,19 +155,18 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
                     "size": _bits_size(bits),
                     "line": {"width": 1, "color": "#7d7d7d"},
                 },
-                customdata=nodes,
+                customdata=ids_of(parts.graph, nodes),
                 name=human_bits(bits),
                 legendgroup=f"bits {bits}",
                 legendrank=bits,
                 showlegend=bits not in shown_widths,  # one entry for all panels
                 hovertemplate=f"node %{{customdata}} for worker {rank}: {_count(bits, 'bit')}<extra></extra>",
-                row=row + 1,
-                col=column + 1,
-            )
-            words = [f"row {node}" for node in nodes]
-            _add_words(figure, places, nodes, words, shift=_bits_size(bits) / 2, dark=dark, panel=(row + 1, column + 1))
+                row=panel[0], col=panel[1],
+            )  # fmt: skip
+            words = [f"row {short_id(parts.graph, node)}" for node in nodes]
+            _add_words(figure, places, nodes, words, shift=_bits_size(bits) / 2, dark=dark, panel=panel)
             shown_widths.add(bits)
-            frame += [(rank, node, int(parts.owner[node]), bits) for node in nodes]
+            frame += [(rank, parts.graph.id_of(node), int(parts.owner[node]), bits) for node in nodes]
     table = pd.DataFrame(frame, columns=["worker", "node", "owner", "bits"]).set_index("worker")
     counts = table["bits"].value_counts().sort_index()
     title = "Bits of every message" + (f", {what}" if what else "")
@@ -214,7 +215,7 @@ def _kinds(parts: Parts) -> list[str]:
     return kinds
 
 
-def _panels(parts: Parts, *, dark: bool) -> tuple[Figure, list[tuple[int, int, str, int]]]:
+def _panels(parts: Parts, *, dark: bool) -> tuple[Figure, list[tuple[int, int | str, str, int]]]:
     """Return one panel per worker with its nodes, the edges it stores and all else as faint dots; and table rows."""
     from plotly.subplots import make_subplots
 
@@ -229,7 +230,7 @@ def _panels(parts: Parts, *, dark: bool) -> tuple[Figure, list[tuple[int, int, s
         horizontal_spacing=0.06,
         vertical_spacing=0.12,
     )
-    frame: list[tuple[int, int, str, int]] = []
+    frame: list[tuple[int, int | str, str, int]] = []
     for rank, shard in enumerate(parts.shards):
         panel = (rank // 2 + 1, rank % 2 + 1)  # row and column from 1, two panels per row
         owned_ids = set(shard.owned.tolist())
@@ -253,15 +254,15 @@ def _panels(parts: Parts, *, dark: bool) -> tuple[Figure, list[tuple[int, int, s
             name="on other workers only",
             legendgroup="on other workers only",
             showlegend=rank == 0,
-            customdata=absent_nodes,
+            customdata=ids_of(parts.graph, absent_nodes),
             hovertemplate=f"node %{{customdata}}: not on worker {rank}<extra></extra>",
             row=panel[0],
             col=panel[1],
         )
         for kind in ("central", "marginal"):
             nodes = [node for node in sorted(owned_ids) if kinds[node] == kind]
-            _add_nodes(figure, places, nodes, worker=rank, kind=kind, dark=dark, panel=panel)
-            frame += [(rank, node, kind, rank) for node in nodes]
+            _add_nodes(figure, parts.graph, places, nodes, worker=rank, kind=kind, dark=dark, panel=panel)
+            frame += [(rank, parts.graph.id_of(node), kind, rank) for node in nodes]
     _bare_axes(figure, places)
     for worker in range(parts.workers):
         _add_to_legend(figure, f"worker {worker}", color=_COLORS[worker], symbol="circle")
@@ -307,6 +308,7 @@ def _add_edges(
 
 def _add_nodes(
     figure: Figure,
+    graph: Graph,
     places: Sequence[tuple[float, float]],
     nodes: Sequence[int],
     *,
@@ -332,12 +334,13 @@ def _add_nodes(
         x=[places[node][0] for node in nodes],
         y=[places[node][1] for node in nodes],
         mode="markers+text",
-        text=[str(node) for node in nodes],
+        text=[short_id(graph, node) for node in nodes],
+        customdata=[graph.id_of(node) for node in nodes],
         textfont={"color": ink, "size": 13 if room else 9},
         marker=marker,
         name=f"worker {worker}, {kind}",
         showlegend=panel is None,
-        hovertemplate=f"node %{{text}}: worker {worker}, {kind}<extra></extra>",
+        hovertemplate=f"node %{{customdata}}: worker {worker}, {kind}<extra></extra>",
         **_cell(panel),
     )
     if room:

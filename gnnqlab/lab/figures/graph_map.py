@@ -17,6 +17,7 @@ from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.graph_drawing import message_widths
 from gnnqlab.lab.figures.grid_places import Grid, neighbourhood, places_on_grid
 from gnnqlab.lab.figures.node_fills import Fill, FillAssignment
+from gnnqlab.lab.figures.node_names import class_name
 from gnnqlab.lab.figures.theme import finish
 from gnnqlab.lab.figures.waiting import Dependencies, dependencies_of, transferred_nodes
 from gnnqlab.partition.cut import cut_name
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from gnnqlab.bits.policy import BitPolicy
+    from gnnqlab.graph.graph import Graph
     from gnnqlab.partition.parts import Parts
 
 __all__ = ["COLORINGS", "draw"]
@@ -166,6 +168,14 @@ class _NodeFacts:
         return "<br>".join(lines)
 
 
+def _names_text(graph: Graph, node: int) -> str:
+    """Return a line with id and class name of a node, for graphs that have them; empty for others."""
+    names = [] if graph.ids is None else [f"id {graph.id_of(node)}"]
+    if graph.class_names is not None and not graph.multi_label:
+        names.append(f"class {class_name(graph, int(graph.labels[node]))}")
+    return "<br>" + ", ".join(names) if names else ""
+
+
 def _check(
     parts: Parts, show: str, worker: int | None, pair: tuple[int, int] | None, bits: object, errors: object
 ) -> None:
@@ -219,7 +229,7 @@ def _draw_figure(
     facts = np.zeros((grid.lines, grid.columns, 2), np.uint16)  # class and owner: as numbers they take few bytes
     words = np.full((grid.lines, grid.columns), "", object)
     for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
-        ground[y, x], words[y, x] = node, node_facts.hover_text(node)
+        ground[y, x], words[y, x] = node, node_facts.hover_text(node) + _names_text(graph, node)
         facts[y, x] = int(graph.labels[node]) if has_classes else 0, node_facts.found.owner[node]
     hover = "node %{z:d}" + (", class %{customdata[0]}" if has_classes else "") + "<br>worker %{customdata[1]}, %{text}"
     figure.add_heatmap(

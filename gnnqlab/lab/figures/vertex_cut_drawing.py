@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.graph_places import places_of
+from gnnqlab.lab.figures.node_names import list_ids, short_id
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:
@@ -85,26 +86,28 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> FigureData:
                 x=[places[node][0] for node in nodes],
                 y=[places[node][1] for node in nodes],
                 mode="markers+text",
-                text=[str(node) for node in nodes],
+                text=[short_id(graph, node) for node in nodes],
                 textfont={"color": "#000000" if worker in (1, 3) else "#ffffff", "size": 12},
                 marker={
                     "color": _COLORS[worker], "symbol": symbol, "size": 30 if symbol == "diamond" else 26,
                 },
-                customdata=[", ".join(map(str, holders[node])) for node in nodes],
+                customdata=[(graph.id_of(node), ", ".join(map(str, holders[node]))) for node in nodes],
                 name=f"{kind}, master worker {worker}",
-                hovertemplate=f"node %{{text}}: master worker {worker}, on workers %{{customdata}}<extra></extra>",
+                hovertemplate=(
+                    f"node %{{customdata[0]}}: master worker {worker}, on workers %{{customdata[1]}}<extra></extra>"
+                ),
             )  # fmt: skip
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False, scaleanchor="x")
     copied_nodes = [node for node, ranks in enumerate(holders) if len(ranks) > 1]
     caption = (
         f"{len(places)} nodes, their edges on {parts.workers} workers. Nodes with mirrors: "
-        f"{', '.join(map(str, copied_nodes)) or 'none'}; replication factor {parts.quality.replication:.2f}."
+        f"{list_ids(graph, copied_nodes)}; replication factor {parts.quality.replication:.2f}."
     )
     title = f"Vertex-cut: the edges of {len(places)} nodes on {parts.workers} workers"
     if tiers:
         across_hosts = [node for node, host_ids in enumerate(hosts) if len(host_ids) > 1]
-        caption += f" On more than one of {parts.hosts} hosts: {', '.join(map(str, across_hosts)) or 'none'}."
+        caption += f" On more than one of {parts.hosts} hosts: {list_ids(graph, across_hosts)}."
         title += f" of {parts.hosts} hosts"
     finish(figure, title=title, caption=caption, dark=dark, height=420, legend_rows=3)
     frame = pd.DataFrame(

@@ -1,12 +1,16 @@
 """Drawn partitions: every node at its position, and its kind shown by colour, shape and a word."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import gnnqlab as gq
 from gnnqlab import course
 from gnnqlab.bits.policy import Fixed, UniformRandom
+from gnnqlab.lab.figures.bundle import caption_of
 from gnnqlab.lab.figures.graph_drawing import draw_bits, draw_partition, draw_shards, message_widths
+from gnnqlab.lab.figures.graph_map import draw
 from gnnqlab.lab.figures.graph_places import KNOWN_PLACES, LARGEST, neighbours, places_of
 from tests.cases import each
 
@@ -109,3 +113,22 @@ def test_drawing_too_many_nodes_or_workers_raises_value_error() -> None:
     many = gq.partition(gq.load("sbm:24,2,3"), gq.partitioners.Random(), workers=5)
     with pytest.raises(ValueError, match="at most 4 workers can be drawn side by side, got 5"):
         draw_shards(many)
+
+
+def test_drawings_show_the_ids_and_class_names_of_the_graph() -> None:
+    graph = course.ten_nodes()
+    ids = np.array([*"abcdefghi", "a long name"])
+    named = replace(graph, ids=ids, class_names=tuple(f"kind {k}" for k in range(graph.num_classes)))
+    parts = gq.partition(named, workers=2, partitioner=course.Halves())
+    drawn = draw_partition(parts)
+    traces = drawn.figure.to_dict()["data"]
+    assert sorted(name for trace in traces for name in trace.get("customdata", ())) == sorted(ids.tolist())
+    assert {"a", "9"} <= {text for trace in traces for text in trace.get("text", ())}  # a long id does not fit
+    assert drawn.frame.index.tolist() == ids.tolist()
+    assert "marginal nodes are d, e, f, h." in caption_of(drawn.figure)
+    copies = draw_shards(parts).frame.query("kind == 'halo'")
+    assert set(copies["node"]) == {ids[node] for shard in parts.shards for node in shard.halo.tolist()}
+    cells = next(trace for trace in draw(parts).figure.data if trace.name == "nodes").text
+    hovers = [text for row in cells for text in row if text]
+    lines = {text.rpartition("<br>")[2] for text in hovers}
+    assert lines == {f"id {name}, class kind {int(graph.labels[node])}" for node, name in enumerate(ids.tolist())}
