@@ -22,6 +22,7 @@ from gnnqlab.cli.completion import completion_script
 from gnnqlab.cli.lists import Doctor, Graphs, Models, Runs, Systems
 from gnnqlab.cli.notebooks import Notebooks
 from gnnqlab.cli.parser import UsageError, parse
+from gnnqlab.cli.predict import Predict
 from gnnqlab.cli.trace import ExportTrace
 from gnnqlab.cli.train import Train
 
@@ -47,7 +48,8 @@ class Completion:
 _COMMANDS: dict[str, type[Any]] = {
     re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower(): kind  # ExportTrace -> export-trace
     for kind in (
-        Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, ExportTrace, Doctor, Notebooks, Completion,
+        Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, Predict, ExportTrace, Doctor, Notebooks,
+        Completion,
     )
 }  # fmt: skip
 

@@ -84,6 +84,8 @@ class Shard:
     """Weights of local edges in the order of ``indices``, float32 ``(E,)``, or ``None``."""
     edge_features: Tensor | None = None
     """Features of local edges likewise, float32 ``(E, F)``, stored with the edge's destination and never sent."""
+    class_names: tuple[str | int | float | bool, ...] | None = None
+    """Names of the classes in the order of ``labels``, for the model file; ``None`` if they are 0 to C - 1."""
     extract_s: float = float("nan")
     """Seconds that computing the importance took when the shard was built; NaN if not measured."""
 
@@ -235,6 +237,8 @@ class Shard:
                 num_columns=scalars.pop("features.num_columns"),
             )
         values: dict[str, Any] = {**scalars, **arrays}
+        if "class_names" in values:
+            values["class_names"] = tuple(values["class_names"])  # JSON has lists only
         return cls(**values)
 
 
@@ -367,6 +371,7 @@ def graph_fields(
         "num_global_nodes": graph.num_nodes,
         "num_classes": graph.num_classes,
         "multi_label": graph.multi_label,
+        "class_names": graph.class_names,
         "global_train": int(graph.train_mask.sum()),
         "global_val": int(graph.val_mask.sum()),
         "global_test": int(graph.test_mask.sum()),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 from gnnqlab.run.folder import LIVE
 from gnnqlab.run.run_data import RunData
 
 if TYPE_CHECKING:
+    import pandas as pd
     from torch import Tensor, nn
 
     from gnnqlab.graph.graph import Graph
@@ -93,6 +94,51 @@ class TrainedRun(RunData, ABC):
         target, model = self._graph(graph, record), self._build(record)
         return logits(model, target, seed=self.config.train.seed, epoch=record.epoch)  # (N, C)
 
+    def predictions(
+        self,
+        graph: Graph | str | Path | None = None,
+        *,
+        probabilities: bool = False,
+        epoch: Literal["best", "last"] = "best",
+    ) -> pd.DataFrame:
+        """Return the predicted class of every node as a table with the ids and class names of the graph.
+
+        Args:
+            graph, epoch: as for :meth:`predict`. Classes have the names of the graph that the run was trained on.
+            probabilities: True for a further column ``probability_NAME`` for each class.
+
+        Returns:
+            One row per node, in the order of the graph, with the columns ``id`` (of the node; 0 to N - 1 for a graph
+            without ids), ``class``, ``probability`` (of this class), ``label`` (the known class, empty without one) and
+            ``split`` (``train``, ``val``, ``test``, or empty; only for the graph of the run). For nodes with several
+            labels: ``id``, ``classes`` and ``labels`` (names with "; " between them), ``split``, and
+            ``probability_NAME`` for each class.
+
+        Raises:
+            RuntimeError, ValueError: as for :meth:`predict`; ValueError for a run of task ``links``, which predicts
+                pairs of nodes.
+
+        Example:
+            >>> import tempfile
+            >>> import gnnqlab as gq
+            >>> settings = {"workers": 1, "epochs": 2, "layers": 2, "hidden": 8, "out": tempfile.mkdtemp()}
+            >>> run = gq.launch("sbm:60,3,6", **settings, wait=True)
+            >>> list(run.predictions()), len(run.predictions())
+            (['id', 'class', 'probability', 'label', 'split'], 60)
+        """
+        from gnnqlab.run.node_tables import prediction_table
+        from gnnqlab.train.inference import logits
+
+        if self.config.task.task == "links":
+            raise ValueError(
+                f"a table of predictions needs a run that classifies nodes, got run {self.id} of task 'links'; "
+                "use run.link_scores(sources, targets) or run.embeddings(frame=True)"
+            )
+        record = self._saved(epoch)
+        target, model = self._graph(graph, record), self._build(record)
+        outputs = logits(model, target, seed=self.config.train.seed, epoch=record.epoch)  # (N, C)
+        return prediction_table(outputs, target, record.class_names, probabilities=probabilities, split=graph is None)
+
     def link_split(self) -> LinkSplit:
         """Return the training, validation and test links of a run of task ``links``.
 
@@ -149,6 +195,7 @@ class TrainedRun(RunData, ABC):
             scores: Tensor = decoder(rows, torch.as_tensor(sources), torch.as_tensor(targets))
         return scores
 
+    @overload
     def embeddings(
         self,
         first: int | Graph | str | Path | None = None,
@@ -157,7 +204,31 @@ class TrainedRun(RunData, ABC):
         layer: int | None = None,
         graph: Graph | str | Path | None = None,
         epoch: Literal["best", "last"] = "best",
-    ) -> Tensor:
+        frame: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def embeddings(
+        self,
+        first: int | Graph | str | Path | None = None,
+        /,
+        *,
+        layer: int | None = None,
+        graph: Graph | str | Path | None = None,
+        epoch: Literal["best", "last"] = "best",
+        frame: Literal[True],
+    ) -> pd.DataFrame: ...
+
+    def embeddings(
+        self,
+        first: int | Graph | str | Path | None = None,
+        /,
+        *,
+        layer: int | None = None,
+        graph: Graph | str | Path | None = None,
+        epoch: Literal["best", "last"] = "best",
+        frame: bool = False,
+    ) -> Tensor | pd.DataFrame:
         """Return the input embeddings of a layer of the trained model for all nodes, in the order of the graph.
 
         A layer is a product of rows with a weight matrix. The input of the last one is the final embedding of a node:
@@ -170,6 +241,7 @@ class TrainedRun(RunData, ABC):
                 ``run.embeddings(other_graph, layer=0)``.
             layer: -1 for the last layer (default), 0 for the first, whose input are the features.
             graph, epoch: as for :meth:`predict`.
+            frame: True for a table with the ids of the nodes as index.
 
         Returns:
             float32 ``(N, D)``.
@@ -178,6 +250,7 @@ class TrainedRun(RunData, ABC):
             RuntimeError, ValueError: as for :meth:`predict`; ValueError if there is no such layer.
             TypeError: if a layer or a graph is passed twice.
         """
+        from gnnqlab.run.node_tables import embedding_table
         from gnnqlab.train.inference import embeddings
 
         is_layer = isinstance(first, int)
@@ -191,7 +264,8 @@ class TrainedRun(RunData, ABC):
         layer = -1 if layer is None else layer
         record = self._saved(epoch)
         target, model = self._graph(graph, record), self._build(record)
-        return embeddings(model, target, layer, seed=self.config.train.seed, epoch=record.epoch)  # (N, D)
+        rows = embeddings(model, target, layer, seed=self.config.train.seed, epoch=record.epoch)  # (N, D)
+        return embedding_table(rows, target) if frame else rows
 
     def parts(self) -> Parts:
         """Return the partition that the run was trained on: its graph, owners and shards.

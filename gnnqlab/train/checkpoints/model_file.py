@@ -7,7 +7,8 @@ evaluation on validation nodes only the last epoch counts.
 A file holds the tensors of ``state_dict()``, each under its name and with its own dtype. Its metadata describe the
 model: ``model`` (its settings as JSON), ``model_home`` (module of a user's model), ``epoch`` (after which the weights
 were taken, as in ``run.records``), ``num_features``, ``num_classes``, ``num_nodes`` of the graph, ``num_edge_features``
-if edges have features, and ``format`` (``pt``, the name of PyTorch tensors in other readers).
+if edges have features, ``class_names`` (JSON) if classes have names, and ``format`` (``pt``, the name of PyTorch
+tensors in other readers).
 
 Parameters are identical on all workers. Buffers of modules (running means) are those of rank 0.
 """
@@ -49,6 +50,8 @@ class SavedModel:
     num_nodes: int
     """Number of nodes of the training graph."""
     num_edge_features: int = 0
+    class_names: tuple[str | int | float | bool, ...] | None = None
+    """Names of the classes in the order of the model's outputs; ``None`` if they are 0 to C - 1."""
 
     def build(self, settings: ModelSettings, *, seed: int, decoder: str | None = None) -> nn.Module:
         """Return the model with these weights, in evaluation mode, with its ``decoder`` if it predicts links.
@@ -82,7 +85,7 @@ class ModelFile:
         run: the run folder.
         settings: of the model.
         model: the module.
-        num_nodes, num_features, num_classes, num_edge_features: of the whole graph.
+        num_nodes, num_features, num_classes, num_edge_features, class_names: of the whole graph.
     """
 
     def __init__(
@@ -95,10 +98,12 @@ class ModelFile:
         num_features: int,
         num_classes: int,
         num_edge_features: int = 0,
+        class_names: tuple[str | int | float | bool, ...] | None = None,
     ) -> None:
         self._run, self._settings, self._model = run, settings, model
         self._sizes = {"num_nodes": num_nodes, "num_features": num_features, "num_classes": num_classes}
         self._sizes |= {"num_edge_features": num_edge_features} if num_edge_features else {}
+        self._class_names = class_names
         self._best_state: dict[str, Any] = {}  # the ``state_dict`` after the best epoch, on the CPU
         self._best_epoch: int | None = None
 
@@ -155,6 +160,7 @@ class ModelFile:
         metadata = {"format": "pt", "epoch": str(epoch), "model": json.dumps(dataclasses.asdict(self._settings))}
         home = model_home(self._settings.name)
         metadata |= {"model_home": json.dumps(home)} if home else {}
+        metadata |= {"class_names": json.dumps(self._class_names)} if self._class_names is not None else {}
         metadata |= {size_name: str(size) for size_name, size in self._sizes.items()}
         write_tensors(self._run / name, state, metadata)
 
@@ -177,4 +183,10 @@ def read_model(run: Path, name: str = MODEL) -> SavedModel | None:
     if not edge_features.isdecimal():
         raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")
     size_values = {size: int(contents.metadata[size]) for size in sizes}
-    return SavedModel(tensors=contents.tensors, num_edge_features=int(edge_features), **size_values)
+    class_names = contents.metadata.get("class_names")  # absent for classes without names
+    return SavedModel(
+        tensors=contents.tensors,
+        num_edge_features=int(edge_features),
+        class_names=None if class_names is None else tuple(json.loads(class_names)),
+        **size_values,
+    )

@@ -139,6 +139,7 @@ def fit(
         num_features=int(trainer.graph.features.shape[1]),
         num_classes=task.columns(config.model.hidden, shard.num_classes),
         num_edge_features=0 if shard.edge_features is None else int(shard.edge_features.shape[1]),
+        class_names=shard.class_names if task.task == "nodes" else None,
     )
     # Before any exchange: workers that hold different partitions would wait for each other's rows for ever.
     if workers > 1:
