@@ -58,6 +58,7 @@ _HOMES = {
     "from_tables": "gnnqlab.graph",
     "load": "gnnqlab.graph",
     "probe": "gnnqlab.tune.probe",
+    "read_edges": "gnnqlab.graph",
     "resume": "gnnqlab.launch",
     "runs": "gnnqlab.launch",
     "simulate": "gnnqlab.simulation.simulate",

@@ -28,6 +28,7 @@ from gnnqlab.graph.convert.scipy_matrices import from_scipy as from_scipy
 from gnnqlab.graph.graph import Graph as Graph
 from gnnqlab.graph.sources.catalogue import load as load
 from gnnqlab.graph.sources.tables import from_tables as from_tables
+from gnnqlab.graph.sources.tables import read_edges as read_edges
 from gnnqlab.lab.figures import charts as charts
 from gnnqlab.lab.training.compare import compare as compare
 from gnnqlab.lab.tuner.tuner import Tuner as Tuner

@@ -7,9 +7,9 @@ from gnnqlab.graph.features import Features, SparseRows
 from gnnqlab.graph.generate import rmat, sbm
 from gnnqlab.graph.generate_web import web
 from gnnqlab.graph.graph import Graph
-from gnnqlab.graph.sources import from_tables, load, names
+from gnnqlab.graph.sources import from_tables, load, names, read_edges
 
 __all__ = [
     "Features", "Graph", "SparseRows", "from_dgl", "from_networkx", "from_pyg", "from_scipy", "from_tables", "load",
-    "names", "rmat", "sbm", "to_dgl", "web",
+    "names", "read_edges", "rmat", "sbm", "to_dgl", "web",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnnqlab.graph.features import Features, SparseRows
 
-__all__ = ["as_features", "as_labels", "as_mask", "as_named_labels"]
+__all__ = ["as_features", "as_labels", "as_mask", "as_named_labels", "refuse_numbers_as_classes"]
 
 
 def as_features(features: object, num_nodes: int) -> Features:
@@ -33,18 +33,38 @@ def as_features(features: object, num_nodes: int) -> Features:
         )
     if values.dim() != 2 or values.dtype.is_complex:
         raise TypeError(f"features must be real numbers of shape (N, D), got {_describe(values)}")
-    return values.to("cpu", torch.float32).contiguous()
+    rows = values.to("cpu", torch.float32).contiguous()
+    if values.dtype == torch.float64:
+        is_lost = rows.isinf() & ~values.cpu().isinf()
+        if bool(is_lost.any()):
+            row, column = is_lost.nonzero()[0].tolist()
+            raise ValueError(
+                f"features must be within the range of float32, at most 3.4e38, got {values[row, column].item():g} in "
+                f"row {row}, column {column}; replace or scale it"
+            )
+    return rows
 
 
-def as_labels(labels: object, num_nodes: int) -> tuple[Tensor, int]:
-    """Return targets and the number of classes they imply; ``None`` means that all nodes are unlabelled."""
+def as_labels(labels: object, num_nodes: int, num_classes: int | None = None) -> tuple[Tensor, int]:
+    """Return targets and the number of classes they imply; ``None`` means that all nodes are unlabelled.
+
+    Raises:
+        TypeError: if labels are neither classes nor zeros and ones.
+        ValueError: if they look like numbers to predict; ``num_classes`` asserts that they are classes.
+    """
     if labels is None:
         return torch.full((num_nodes,), -1, dtype=torch.int64), 0
     target = _tensor("labels", labels).to("cpu")
+    # (N, 1), as PyG and OGB store one class per node, or (1, N), as .mat files, -> (N,)
+    if tuple(target.shape) in ((num_nodes, 1), (1, num_nodes)) and not target.dtype.is_floating_point:
+        target = target.flatten()
     if target.dim() == 1 and not target.dtype.is_floating_point and not target.dtype.is_complex:
         target = target.to(torch.int64).contiguous()
+        largest = int(target.max()) if target.numel() else -1
+        if num_classes is None:
+            refuse_numbers_as_classes("labels", largest, num_nodes)
         # -1 stands for unlabelled: without any label there are no classes.
-        return target, max(0, int(target.max()) + 1) if target.numel() else 0
+        return target, max(0, largest + 1)
     if target.dim() == 2 and not target.dtype.is_complex:
         is_wrong = (target != 0) & (target != 1)
         if bool(is_wrong.any()):
@@ -58,6 +78,29 @@ def as_labels(labels: object, num_nodes: int) -> tuple[Tensor, int]:
         "labels must be integers of shape (N,) with -1 for unlabelled nodes, or zeros and ones of "
         f"shape (N, C), got {_describe(target)}"
     )
+
+
+_MANY = 100
+"""Number of classes up to which labels are never taken for measurements."""
+
+
+def refuse_numbers_as_classes(label: str, largest: int, num_nodes: int) -> None:
+    """Refuse labels that look like prices or measurements: more classes than a tenth of the nodes.
+
+    Args:
+        label: name of the labels, for the error.
+        largest: largest label, which implies one class more.
+        num_nodes: N.
+
+    Raises:
+        ValueError: with the number of classes, and the way out.
+    """
+    if largest + 1 > max(_MANY, num_nodes // 10):
+        raise ValueError(
+            f"{label} must be classes 0 to C - 1, got values up to {largest}, which would be {largest + 1:,} classes "
+            f"for {num_nodes:,} nodes; if they are classes with gaps, number them with pandas.factorize; if they are "
+            f"all classes, pass num_classes={largest + 1}; numbers such as prices are not classes"
+        )
 
 
 def as_named_labels(labels: object) -> tuple[object, tuple[str, ...] | None]:
@@ -113,7 +156,16 @@ def _tensor(name: str, value: object) -> Tensor:
         return value.detach()
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must be numbers, got {type(value).__name__} that holds {array.dtype}")
+        example = next((each for each in array.flat if not isinstance(each, int | float | np.number)), None)
+        shown = "" if example is None else f" such as {example!r}"
+        raise TypeError(f"{name} must be numbers, got {type(value).__name__} that holds {array.dtype}{shown}")
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise TypeError(
+            f"{name} must have a value everywhere, got a masked array with {int(np.ma.count_masked(value))} hidden "
+            "values; fill them, for instance with values.filled(0)"
+        )
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))  # PyTorch has no types of the other byte order
     # torch.from_numpy needs writable memory and no negative strides.
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()

@@ -114,10 +114,22 @@ def as_edge_weights(weights: object, source: np.ndarray, target: np.ndarray) -> 
     is_wrong = ~(np.isfinite(weight) & (weight >= 0))
     if is_wrong.any():
         i = int(is_wrong.argmax())
+        if np.isfinite(column[i]) and column[i] > 0:
+            raise ValueError(
+                f"edge weights must be within the range of float32, at most 3.4e38, got {column[i]:g} on the edge "
+                f"{source[i]} -> {target[i]}; divide all weights by one number"
+            )
         raise ValueError(
             f"edge weights must be finite and not negative (0: no edge), got {column[i]} on the edge {source[i]} -> "
             f"{target[i]}: convolutions divide by square roots of their sums; shift or clip them, or build the graph "
             "without weights"
+        )
+    is_lost = (weight == 0) & (column != 0)
+    if is_lost.any():
+        i = int(is_lost.argmax())
+        raise ValueError(
+            f"edge weights must be 0 or within the range of float32, at least 1.4e-45, got {column[i]:g} on the edge "
+            f"{source[i]} -> {target[i]}, which would be no edge; multiply all weights by one number"
         )
     return weight
 

@@ -54,7 +54,7 @@ class EdgeList:
         given_labels, names = self.labels, self.class_names
         if names is None:
             given_labels, names = as_named_labels(given_labels)
-        labels, _ = as_labels(given_labels, self.num_nodes)
+        labels, _ = as_labels(given_labels, self.num_nodes, self.num_classes)
         notes = self.notes
         splits = (self.train_idx, self.val_idx, self.test_idx)
         # Multi-label targets have no mark for unlabelled nodes, so the split is over all nodes.

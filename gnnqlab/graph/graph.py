@@ -18,6 +18,7 @@ from gnnqlab.graph.arguments import as_features, as_labels, as_mask, as_named_la
 from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.checks import check_graph
 from gnnqlab.graph.describe import describe, html_table, one_line
+from gnnqlab.graph.edge_attributes import as_array
 from gnnqlab.graph.edges import SelfLoops, build_csr
 from gnnqlab.graph.ids import as_class_names, as_ids
 from gnnqlab.graph.split import random_split
@@ -135,7 +136,7 @@ class Graph(GraphArrays):
         )
         if class_names is None:
             labels, class_names = as_named_labels(labels)
-        target, known_classes = as_labels(labels, num_nodes)
+        target, known_classes = as_labels(labels, num_nodes, num_classes)
         count = known_classes if num_classes is None else num_classes
         graph = cls(
             name=name,
@@ -148,7 +149,7 @@ class Graph(GraphArrays):
             num_classes=count,
             ids=as_ids(ids, num_nodes),
             class_names=as_class_names(class_names, count),
-            notes=tuple(notes),
+            notes=(*notes, *_loop_note(src, dst, edge_weights, self_loops)),
         )
         # Every reverse edge was added, so symmetry need not be computed.
         if symmetrize:
@@ -357,6 +358,18 @@ def _structure(src: object, dst: object, weights: object, features: object, **ru
     csr = build_csr(src, dst, weights, features, **rules)
     fields = {"indptr": csr.indptr, "indices": csr.indices, "edge_weights": _unless_all_one(csr.weights)}
     return fields if features is None else {**fields, "edge_features": csr.features}
+
+
+def _loop_note(src: object, dst: object, weights: object, self_loops: SelfLoops) -> tuple[str, ...]:
+    """Return a sentence on weights of self loops that the edge rules replace, if there are any."""
+    if weights is None or self_loops == "keep":
+        return ()
+    is_loop = as_array(src) == as_array(dst)  # (M,)
+    count = int((as_array(weights).reshape(-1)[is_loop] != 1).sum())
+    event = "replaced by one of weight 1 for each node" if self_loops == "add" else "removed"
+    return (
+        (f"{count} self loops with other weights than 1 were {event}; self_loops='keep' keeps them",) if count else ()
+    )
 
 
 def _unless_all_one(weights: Tensor | None) -> Tensor | None:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from gnnqlab.run import folder as files
+from gnnqlab.terminal import is_screen
 
 __all__ = ["Progress"]
 
@@ -29,10 +30,8 @@ class Progress:
         self._folder = folder
         self._bar: Any = None
         self._updated_s = float("-inf")
-        # A notebook replaces the bar in place, like a terminal; in a file every update of a bar would remain.
-        is_screen = sys.stderr.isatty() or "ipykernel" in sys.modules
-        self._every_s = _TERMINAL_S if is_screen else _FILE_S
-        if shown and is_screen:
+        self._every_s = _TERMINAL_S if is_screen() else _FILE_S
+        if shown and is_screen():
             from tqdm.auto import tqdm
 
             self._bar = tqdm(total=epochs, unit="epoch", desc="starting", dynamic_ncols=True, mininterval=self._every_s)

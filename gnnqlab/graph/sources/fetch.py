@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from gnnqlab.atomic import locked
+from gnnqlab.terminal import is_screen
 
 __all__ = ["SUMS", "check_reachable", "fetch_archive"]
 
@@ -103,13 +104,13 @@ def _transfer(url: str, archive: Path, size: int | None) -> str:
     from tqdm import tqdm
 
     digest = hashlib.sha256()
-    if _is_file():
+    if not is_screen():
         print(f"downloading {url}", file=sys.stderr, flush=True)  # in a file, every update of a bar would remain
     with (
         _open(url, timeout=STALL_S) as response,
         archive.open("wb") as file,
         tqdm(
-            total=size, unit="B", unit_scale=True, desc=url.rpartition("/")[2], file=sys.stderr, disable=_is_file()
+            total=size, unit="B", unit_scale=True, desc=url.rpartition("/")[2], file=sys.stderr, disable=not is_screen()
         ) as bar,
     ):
         while block := response.read(_BLOCK):
@@ -120,11 +121,6 @@ def _transfer(url: str, archive: Path, size: int | None) -> str:
     if size is not None and archive.stat().st_size != size:
         raise ConnectionError(f"{url} broke off after {archive.stat().st_size} of {size} bytes")
     return digest.hexdigest()
-
-
-def _is_file() -> bool:
-    """Return True if standard error is neither a terminal nor the output of a notebook."""
-    return not sys.stderr.isatty() and "ipykernel" not in sys.modules
 
 
 def _check_sum(url: str, digest: str, sums: Path) -> None:

@@ -14,13 +14,14 @@ from gnnqlab.graph.sources.arrays import read_npz
 from gnnqlab.graph.sources.graphsaint import read_graphsaint
 from gnnqlab.graph.sources.ogb import is_ogb_folder, read_ogb
 from gnnqlab.graph.sources.planetoid import planetoid_names, read_planetoid
-from gnnqlab.graph.sources.tables import SUFFIXES, edges_of_tables, table_in
+from gnnqlab.graph.sources.tables import TableOptions, edges_of_tables, is_table, table_in
 from gnnqlab.graph.storage import is_saved_graph
 
 __all__ = ["READABLE", "read_path"]
 
 READABLE = (
-    ".npz file, .csv, .tsv or .parquet edge list, folder with such tables called edges and nodes, DGL .bin file, "
+    ".npz file, edge list (.csv, .tsv, .txt, .edges or .edgelist, each also .gz; .parquet file or folder), folder with "
+    "such tables called edges and nodes, DGL .bin file, "
     "folder saved by Graph.save, planetoid folder (FOLDER:NAME with ind.NAME.* files), "
     "GraphSAINT folder (adj_full.npz ...), extracted OGB folder (raw/, split/)"
 )
@@ -59,8 +60,8 @@ def read_path(
 def _read_file(path: Path, options: dict[str, Any]) -> EdgeList | Graph:
     if path.suffix == ".bin":
         return _read_dgl_file(path, **options)
-    if path.suffix in SUFFIXES:
-        return edges_of_tables(path, **options)
+    if is_table(path):
+        return edges_of_tables(path, options=TableOptions(**options))
     _expect_no_names(path, options)
     if path.name == "graph.json":
         return Graph.load(path.parent)
@@ -102,7 +103,7 @@ def _read_folder(path: Path, options: dict[str, Any]) -> EdgeList | Graph:
     # Files of tables have free names, so a saved graph in the same folder takes precedence.
     if not is_saved_graph(path) and (edges := table_in(path, "edges")) is not None:
         nodes = table_in(path, "nodes")
-        return edges_of_tables(edges, nodes, name=path.absolute().name, **options)
+        return edges_of_tables(edges, nodes, TableOptions(**options), name=path.absolute().name)
     _expect_no_names(path, options)
     if is_saved_graph(path):
         return Graph.load(path)
@@ -119,6 +120,8 @@ def _read_folder(path: Path, options: dict[str, Any]) -> EdgeList | Graph:
         raise ValueError(
             f"{path} holds several planetoid graphs; name one: {' or '.join(f'{path}:{k}' for k in known_names)}"
         )
+    if is_table(path):  # a folder of Parquet files
+        return edges_of_tables(path, options=TableOptions(**options))
     raise ValueError(f"a graph path must be one of: {READABLE}; got the folder {path}")
 
 

@@ -1,38 +1,72 @@
-"""Edge lists as tables: a file of edges and, optionally, a file of nodes, in CSV, TSV or Parquet.
+"""Graphs from tables: a table of edges between any ids and, optionally, a table of nodes.
 
-The table of edges has the columns ``src`` and ``dst``, and optionally ``weight``. The table of nodes has one row per
-node and any of the columns ``id``, ``label`` and ``split``; every other column is a feature. Nodes are the integers
-from 0 to N - 1: those of ``id``, or else the row numbers.
+Tables are delimited text, Parquet files, folders of Parquet files, or ``pandas.DataFrame``. Columns are found by their
+usual names, or named by the caller. What was detected, used and left out is in the graph's notes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from gnnqlab.graph.convert.values import as_targets, named_features, take_features, take_weights
+from gnnqlab.graph.convert.values import named_features, take_features, take_weights
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.sources import column_names
+from gnnqlab.graph.sources.delimited import TEXT_SUFFIXES, read_delimited
+from gnnqlab.graph.sources.node_positions import Ends, id_values, number_by_edges, number_by_rows
+from gnnqlab.graph.sources.node_table import find_id_column, node_columns, numbers
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
-__all__ = ["SUFFIXES", "edges_of_tables", "from_tables", "table_in"]
+__all__ = ["SUFFIXES", "TableOptions", "edges_of_tables", "from_tables", "is_table", "read_edges", "table_in"]
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
-_SPLITS = ("train", "val", "test")
+SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
 
 
-def from_tables(
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """Names of columns, as in :func:`read_edges`."""
+
+    source: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    edge_features: str | Sequence[str] | None = None
+    id: str | None = None
+    label: str | Sequence[str] | None = None
+    split: str | None = None
+    drop: Sequence[str] = ()
+    heading: bool | None = None
+    drop_edge_data: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.drop, str):
+            raise TypeError(f"drop must be a list of columns, got {self.drop!r}; write drop=[{self.drop!r}]")
+        if (self.source is None) != (self.target is None):
+            raise ValueError(
+                f"source and target must be named together, got source={self.source!r} and target={self.target!r}"
+            )
+
+
+def read_edges(
     edges: str | Path | DataFrame,
     nodes: str | Path | DataFrame | None = None,
     *,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
     edge_features: str | Sequence[str] | None = None,
+    id: str | None = None,
+    label: str | Sequence[str] | None = None,
+    split: str | None = None,
+    drop: Sequence[str] = (),
+    heading: bool | None = None,
     name: str | None = None,
     num_classes: int | None = None,
     drop_edge_data: bool = False,
@@ -41,26 +75,62 @@ def from_tables(
     self_loops: SelfLoops | None = None,
     seed: int = 0,
 ) -> Graph:
-    """Build a graph from a table of edges and a table of nodes.
+    """Build a graph from a table of edges, with any ids of nodes, and optionally a table of nodes.
+
+    Ids may be integers with gaps, up to 64 bits, or texts. They are ``graph.ids``, and results come back by them
+    (``run.predictions()``). ``graph.notes`` says what was detected, used and left out.
 
     Args:
-        edges: a ``.csv``, ``.tsv`` or ``.parquet`` file with a heading, or a ``pandas.DataFrame``, with the columns
-            ``src`` and ``dst``: integers from 0 to N - 1. Without ``nodes`` every one of them must occur. ``weight``
-            is a finite number of at least 0 in every row; see ``Graph.from_edges``.
-        nodes: likewise, with one row per node. ``id`` is the node; without it row ``i`` is node ``i``. ``label`` is a
-            class counted from 0, or -1 or empty for "unlabelled". ``split`` is ``train``, ``val``, ``test`` or empty.
-            Every other column is a feature, a number in every row.
+        edges: a delimited text file (``.csv``, ``.tsv``, ``.txt``, ``.edges``, ``.edgelist``, each also ``.gz``), whose
+            comments, separator and heading are detected; a ``.parquet`` file, or a folder of such files; or a
+            ``pandas.DataFrame``.
+        nodes: likewise, one row per node. Without it the nodes are those that occur in edges.
+        source, target: columns of both ends of an edge. By default those with usual names (``src``, ``dst``;
+            ``source``, ``target``; ``from``, ``to`` ...), or the two columns of a table that has no more.
+        weight: column of weights, finite and at least 0; by default one called ``weight``.
         edge_features: columns of ``edges`` to use as features, a finite number in every row.
+        id: column of ``nodes`` with the ids that edges use. By default one with a usual name (``id``, ``node_id`` ...);
+            without it row ``i`` is node ``i``.
+        label: column of classes: whole numbers, words or truth values; empty for "unlabelled". Several columns of 0 and
+            1 are several classes per node. By default one called ``label``, ``y``, ``class`` or ``target``. Words and
+            numbers with gaps become ``graph.class_names``.
+        split: column with ``train``, ``val``, ``test`` or empty; by default one called ``split``, or the columns
+            ``train_mask``, ``val_mask`` and ``test_mask``.
+        drop: columns of ``nodes`` to leave out. Every other column is a feature, a number in every row.
+        heading: True or False if the first line of a text file is wrongly detected as a heading or not.
         name: name of the graph in reports; by default the name of the file of edges.
         num_classes: number of classes; by default that of the labels.
-        drop_edge_data: True to ignore columns of ``edges`` other than ``edge_features=``, including ``weight``. By
-            default other columns are refused.
+        drop_edge_data: True to ignore columns of ``edges`` other than those named. By default they are refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None``: the defaults of ``build_csr``, as in the papers.
-        seed: seed of the random 60/20/20 split of a graph with labels and without ``split``.
+        seed: seed of the random 60/20/20 split of a graph with labels and without a split.
 
     Raises:
-        ValueError: if a table cannot be read, lacks a column, or a value is invalid for its column.
+        ValueError: if a table cannot be read, a column is not found or could have several uses, or a value is invalid
+            for its column; the text names file, column, row and value.
         RuntimeError: for Parquet without pyarrow.
+
+    Example:
+        >>> import pandas as pd
+        >>> edges = pd.DataFrame({"from": ["ann", "bob"], "to": ["bob", "cem"]})
+        >>> nodes = pd.DataFrame({"name": ["ann", "bob", "cem"], "age": [30, 40, 50], "class": ["x", "y", "x"]})
+        >>> graph = read_edges(edges, nodes, name="people")
+        >>> graph.ids.tolist(), graph.class_names, graph.labels.tolist()
+        (['ann', 'bob', 'cem'], ('x', 'y'), [0, 1, 0])
+        >>> graph.notes[0]
+        "edges: source 'from', target 'to'"
+    """
+    options = TableOptions(
+        source=source, target=target, weight=weight, edge_features=edge_features, id=id, label=label, split=split,
+        drop=drop, heading=heading, drop_edge_data=drop_edge_data,
+    )  # fmt: skip
+    result = edges_of_tables(edges, nodes, options, name=name)
+    if num_classes is not None:
+        result.num_classes = num_classes
+    return result.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+
+
+def from_tables(edges: str | Path | DataFrame, nodes: str | Path | DataFrame | None = None, **options: Any) -> Graph:
+    """Build a graph from a table of edges and a table of nodes; :func:`read_edges` under its name of version 0.9.
 
     Example:
         >>> import pandas as pd
@@ -69,67 +139,68 @@ def from_tables(
         >>> from_tables(edges, nodes, name="people")
         Graph('people', nodes=3, edges=7, features=1, classes=2, single-label, train/val/test=1/1/1)
     """
-    result = edges_of_tables(edges, nodes, edge_features=edge_features, name=name, drop_edge_data=drop_edge_data)
-    result.num_classes = num_classes
-    return result.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+    return read_edges(edges, nodes, **options)
 
 
 def edges_of_tables(
     edges: str | Path | DataFrame,
     nodes: str | Path | DataFrame | None = None,
+    options: TableOptions | None = None,
     *,
-    edge_features: str | Sequence[str] | None = None,
     name: str | None = None,
-    drop_edge_data: bool = False,
 ) -> EdgeList:
-    """Read two tables, without applying edge rules or making a split; see ``from_tables``."""
-    edge_table, table = _table(edges, "edges")
-    missing_columns = [column for column in ("src", "dst") if column not in edge_table]
-    if missing_columns:
-        raise ValueError(
-            f"{table} must have the columns src and dst, got {_listed(edge_table)}; name them in the first line"
-        )
-    extras = {str(column): edge_table[column].to_numpy() for column in edge_table if column not in ("src", "dst")}
-    feature_names = named_features(edge_features)
-    weights = take_weights(f"from_tables ({table})", extras, drop=drop_edge_data, features=feature_names)
+    """Read two tables, without applying edge rules or making a split; see :func:`read_edges`."""
+    options = options or TableOptions()
+    edge_table, table, notes = _table(edges, "edges", options.heading)
+    source, target = _ends(edge_table, table, options)
+    notes.append(f"edges: source {source!r}, target {target!r}")
+    extras = {str(column): edge_table[column].to_numpy() for column in edge_table if column not in (source, target)}
+    weight = options.weight or next(iter(column_names.those_named(extras, column_names.WEIGHTS)), None)
+    if weight is not None and options.weight is None and weight in named_features(options.edge_features):
+        weight = None
+    if options.drop_edge_data and options.weight is None:
+        weight = None
+    features = named_features(options.edge_features)
+    weights = take_weights(f"read_edges ({table})", extras, weight, drop=options.drop_edge_data, features=features)
+    if weight is not None:
+        weights = numbers(edge_table[weight], f"column {weight} of {table}", "a weight")
+        notes.append(f"edge weights: column {weight}")
+    left_out = [column for column in extras if column != weight and column not in features]
+    if left_out:
+        notes.append(f"left out of edges: {', '.join(left_out)}")
     edge_rows = take_features(
-        edge_features,
+        options.edge_features,
         extras,
-        lambda column: _numbers(edge_table[column], f"column {column} of {table}", "an edge feature"),
+        lambda column: numbers(edge_table[column], f"column {column} of {table}", "an edge feature"),
     )
-    src, dst = (_ids(edge_table[column], f"column {column} of {table}") for column in ("src", "dst"))
-    name = name or (Path(edges).stem if isinstance(edges, str | Path) else "tables")
-    max_id = int(max(src.max(initial=-1), dst.max(initial=-1)))  # -1 without edges
-    if nodes is None:
-        _expect_every_id(src, dst, max_id, table)
-        arrays: dict[str, Any] = {"src": src, "dst": dst, "edge_weights": weights, "edge_features": edge_rows}
-        return EdgeList(name=name, num_nodes=max_id + 1, **arrays)
-    node_table, node_name = _table(nodes, "nodes")
-    if max_id >= len(node_table):
-        raise ValueError(
-            f"{node_name} must have a row for every node, got {len(node_table)} rows and an edge of node {max_id}; "
-            "nodes are counted from 0"
-        )
-    if "id" in node_table:
-        # Rows in the order of the node ids.
-        row_of_node = _row_of_node(_ids(node_table["id"], f"column id of {node_name}"), node_name)
-        node_table = node_table.iloc[row_of_node].reset_index(drop=True)
-    columns = [column for column in node_table if column not in ("id", "label", "split")]
-    values = [_numbers(node_table[column], f"column {column} of {node_name}", "a feature") for column in columns]
-    masks = _masks(node_table["split"], node_name) if "split" in node_table else dict.fromkeys(_SPLITS)
-    return EdgeList(
-        name=name,
-        src=src,
-        dst=dst,
-        num_nodes=len(node_table),
+    given = [id_values(edge_table[column], f"column {column} of {table}") for column in (source, target)]
+    result = EdgeList(
+        name=name or (_stem(Path(edges)) if isinstance(edges, str | Path) else "tables"),
+        src=given[0],
+        dst=given[1],
+        num_nodes=0,
         edge_weights=weights,
         edge_features=edge_rows,
-        features=np.stack(values, axis=1).astype(np.float32) if values else None,
-        labels=_labels(node_table["label"], node_name) if "label" in node_table else None,
-        train_idx=masks["train"],
-        val_idx=masks["val"],
-        test_idx=masks["test"],
     )
+    if nodes is None:
+        if not given[0].size:
+            raise ValueError(f"{table} must hold at least one edge if there is no table of nodes, got none")
+        ends = number_by_edges(*given)
+    else:
+        ends = _add_nodes(result, nodes, given, options, notes)
+    result.src, result.dst, result.num_nodes = ends.source, ends.target, ends.ids.size
+    if not _are_positions(ends.ids):
+        result.ids = ends.ids
+        notes.append(f"ids: {ends.ids.size} {'texts' if ends.ids.dtype.kind == 'U' else 'integers'}, see graph.ids")
+    result.notes = tuple(notes)
+    return result
+
+
+def is_table(path: Path) -> bool:
+    """Return True for a delimited text file, a Parquet file, or a folder of Parquet files."""
+    if path.is_dir():
+        return any(path.glob("*.parquet"))
+    return _suffix(path) in SUFFIXES
 
 
 def table_in(folder: Path, stem: str) -> Path | None:
@@ -138,7 +209,9 @@ def table_in(folder: Path, stem: str) -> Path | None:
     Raises:
         ValueError: if there are several of that name.
     """
-    paths = [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
+    names = [f"{stem}{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz")]
+    paths = [folder / name for name in names if (folder / name).is_file()]
+    paths += [folder / stem] if (folder / stem).is_dir() and is_table(folder / stem) else []
     if len(paths) > 1:
         raise ValueError(
             f"{folder} must hold one table named {stem}, got {', '.join(path.name for path in paths)}; move all but "
@@ -147,117 +220,123 @@ def table_in(folder: Path, stem: str) -> Path | None:
     return paths[0] if paths else None
 
 
-def _table(source: str | Path | DataFrame, label: str) -> tuple[DataFrame, str]:
-    """Return a table and its name in errors."""
+def _add_nodes(
+    result: EdgeList,
+    nodes: str | Path | DataFrame,
+    given: Sequence[np.ndarray],
+    options: TableOptions,
+    notes: list[str],
+) -> Ends:
+    """Add the contents of a table of nodes to the edges; return the numbering of the nodes."""
+    node_table, name, node_notes = _table(nodes, "nodes", options.heading)
+    if options.id is not None and options.id not in node_table:
+        raise ValueError(f"{name} must have the column {options.id!r}, got {_listed(node_table)}")
+    taken = [options.split, *([options.label] if isinstance(options.label, str) else options.label or ())]
+    taken += options.drop
+    id_column = options.id or find_id_column(node_table, given, taken)
+    columns = node_columns(
+        node_table, name, id_column=id_column, label=options.label, split=options.split, drop=options.drop
+    )
+    if id_column is None:
+        ends, order = _by_row(given, len(node_table), node_table, name), np.arange(len(node_table))
+        node_notes.append("nodes: row i of the table is node i")
+    else:
+        ids = id_values(node_table[id_column], f"column {id_column} of {name}")
+        ends, order = number_by_rows(*given, ids, column=id_column, table=name)
+        node_notes.append(f"nodes: rows by their ids in column {id_column}")
+    if columns.features is not None:
+        result.features = columns.features[order]
+    if columns.labels is not None:
+        result.labels = columns.labels.values[order]
+        result.class_names = columns.labels.class_names
+        if columns.labels.class_names is not None:
+            result.num_classes = len(columns.labels.class_names)
+    masks = {part: mask[order] for part, mask in columns.masks.items()}
+    result.train_idx, result.val_idx, result.test_idx = (masks.get(part) for part in ("train", "val", "test"))
+    notes += [*node_notes, *columns.notes]
+    return ends
+
+
+def _by_row(given: Sequence[np.ndarray], num_rows: int, table: DataFrame, name: str) -> Ends:
+    """Return ends that are positions of rows."""
+    for values in given:
+        is_position = values.dtype.kind in "iu"
+        if values.size and (not is_position or values.min() < 0 or values.max() >= num_rows):
+            wrong = values[0] if not is_position else values.min() if values.min() < 0 else values.max()
+            raise ValueError(
+                f"{name} must have a row for every node, got {num_rows} rows and an edge of node {wrong!s}; without a "
+                f"column of ids, nodes are counted from 0; name the column of ids with id=, there are {_listed(table)}"
+            )
+    source, target = (values.astype(np.int64, copy=False) for values in given)
+    return Ends(source, target, np.arange(num_rows))
+
+
+def _ends(table: DataFrame, name: str, options: TableOptions) -> tuple[str, str]:
+    """Return the columns of both ends of edges."""
+    columns = [str(column) for column in table]
+    for column in (options.source, options.target, options.weight):
+        if column is not None and column not in columns:
+            raise ValueError(f"{name} must have the column {column!r}, got {_listed(table)}")
+    if options.source is not None and options.target is not None:
+        return options.source, options.target
+    known = column_names.pair_of_ends(columns)
+    if known is not None:
+        return known
+    # Without known names: two columns are both ends, and a third that is called a weight does not disturb.
+    others = [column for column in columns if not column_names.those_named([column], column_names.WEIGHTS)]
+    if len(others) == 2:
+        return others[0], others[1]
+    if len(columns) < 2:
+        raise ValueError(f"{name} must have two columns, the ends of edges, got {_listed(table)}; is it an edge list?")
+    example = "source='column 1', target='column 2'" if "column 1" in columns else "source='...', target='...'"
+    raise ValueError(
+        f"{name} must have the columns src and dst, or others named by the caller, got {_listed(table)}; write "
+        f"gnnqlab.read_edges(path, {example}), with weight='...' or drop_edge_data=True for the other columns"
+    )
+
+
+def _table(source: str | Path | DataFrame, label: str, heading: bool | None) -> tuple[DataFrame, str, list[str]]:
+    """Return a table with text names of columns, its name in errors, and notes on its layout."""
     if not isinstance(source, str | Path):
         if not hasattr(source, "columns"):
             raise TypeError(f"{label} must be a path or a pandas.DataFrame, got {type(source).__name__}")
-        return source, f"the table of {label}"
+        return source.rename(columns=str), f"the table of {label}", []
     path = Path(source).expanduser()
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"a table must be one of {', '.join(SUFFIXES)}, got {path}")
+    if path.exists() and not is_table(path):
+        raise ValueError(f"a table must be one of {', '.join(SUFFIXES)}, text also with .gz, got {path}")
     try:
-        return _READERS[path.suffix](path), str(path)
+        if path.is_dir() or _suffix(path) == ".parquet":
+            import pandas as pd
+
+            return pd.read_parquet(path).rename(columns=str), str(path), [f"{path.name}: Parquet"]
+        names = frozenset(column_names.EDGE_NAMES) | {*column_names.IDS, *column_names.LABELS}
+        table, note = read_delimited(path, names=names, heading=heading)
     except ImportError as error:
         raise RuntimeError(
             f"reading {path} needs pyarrow, got {str(error).splitlines()[0]}; pip install pyarrow, or write it as CSV"
         ) from error
     except (OSError, ValueError) as error:
         raise ValueError(f"table {path} cannot be read: {error}") from error
+    # A separator at the end of each line makes one more column, without name and values.
+    empty = [
+        column for column in table if table[column].isna().all() and str(column).startswith(("Unnamed", "column "))
+    ]
+    if empty and len(table):
+        table = table.drop(columns=empty)
+        note += f"; {len(empty)} empty columns left out"
+    return table, str(path), [f"{path.name}: {note}"]
 
 
-def _delimited(separator: str) -> Callable[[Path], DataFrame]:
-    def read(path: Path) -> DataFrame:
-        import pandas as pd
-
-        return pd.read_csv(path, sep=separator, skipinitialspace=True)
-
-    return read
+def _are_positions(ids: np.ndarray) -> bool:
+    return ids.dtype.kind in "iu" and bool((ids == np.arange(ids.size)).all())
 
 
-def _parquet(path: Path) -> DataFrame:
-    import pandas as pd
-
-    return pd.read_parquet(path)
+def _suffix(path: Path) -> str:
+    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
 
 
-_READERS = {".csv": _delimited(","), ".tsv": _delimited("\t"), ".parquet": _parquet}
-
-
-def _ids(column: Series, label: str) -> np.ndarray:
-    from pandas.api.types import is_integer_dtype
-
-    if not len(column):
-        # pandas reads an empty column as objects, not as integers.
-        return np.empty(0, dtype=np.int64)
-    if not is_integer_dtype(column) or column.hasnans:
-        row = _first_empty(column) if column.hasnans else 0
-        value = "none" if column.hasnans else repr(column.tolist()[0])
-        raise ValueError(
-            f"{label} must hold integers from 0 to N - 1, got {value} in row {row}; number the nodes, for "
-            "instance with pandas.factorize over src and dst together"
-        )
-    ids = np.asarray(column.to_numpy(), dtype=np.int64)
-    if ids.min() < 0:
-        raise ValueError(f"{label} must hold integers from 0 to N - 1, got {ids.min()} in row {ids.argmin()}")
-    return ids
-
-
-def _expect_every_id(src: np.ndarray, dst: np.ndarray, max_id: int, table_name: str) -> None:
-    """Check that every number up to the largest occurs in an edge; an isolated node would be ambiguous."""
-    ids = np.unique(np.concatenate([src, dst]))  # ascending
-    if not ids.size:
-        raise ValueError(f"{table_name} must hold at least one edge if there is no table of nodes, got none")
-    if ids.size != max_id + 1:
-        gap = int((ids != np.arange(ids.size)).argmax())  # the first gap
-        raise ValueError(
-            f"{table_name} must name every node from 0 to the largest, {max_id}, if there is no table of nodes, got "
-            f"{ids.size} ids without node {gap}; number the nodes without gaps, or pass a table with one row per node"
-        )
-
-
-def _row_of_node(ids: np.ndarray, table: str) -> np.ndarray:
-    """Return the row of each node."""
-    order = np.argsort(ids, kind="stable")  # row of each id
-    is_wrong = ids[order] != np.arange(len(ids))
-    if is_wrong.any():
-        node = int(is_wrong.argmax())
-        # At the first mismatch either the id before occurs twice, or the id itself is missing.
-        is_twice = bool(node and ids[order][node] == node - 1)
-        event = f"id {node - 1} occurs twice" if is_twice else f"id {node} is missing"
-        raise ValueError(f"column id of {table} must hold each of 0 to {len(ids) - 1} once, but {event}")
-    return order
-
-
-def _labels(column: Series, table_name: str) -> Any:
-    return as_targets(torch.from_numpy(_numbers(column, f"column label of {table_name}", "a class", allow_empty=True)))
-
-
-def _numbers(column: Series, label: str, role: str, *, allow_empty: bool = False) -> np.ndarray:
-    from pandas.api.types import is_numeric_dtype
-
-    if not is_numeric_dtype(column) and not column.isna().all():
-        raise ValueError(
-            f"{label} is {role}, which must be a number, got {column.dropna().iloc[0]!r}; number it, for instance with "
-            "pandas.factorize, or leave the column out"
-        )
-    if column.hasnans and not allow_empty:
-        raise ValueError(f"{label} is {role}, which must not be empty, got no value in row {_first_empty(column)}")
-    return np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))  # a copy: pandas may return read-only memory
-
-
-def _first_empty(column: Series) -> int:
-    return int(column.isna().to_numpy().argmax())
-
-
-def _masks(column: Series, table_name: str) -> dict[str, Any]:
-    is_wrong = ~(column.isin(_SPLITS) | column.isna()).to_numpy(dtype=bool)
-    if is_wrong.any():
-        row = int(is_wrong.argmax())
-        raise ValueError(
-            f"column split of {table_name} must be train, val, test or empty, got {column.tolist()[row]!r} in row {row}"
-        )
-    return {split: (column == split).to_numpy(dtype=bool, na_value=False) for split in _SPLITS}
+def _stem(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).stem
 
 
 def _listed(table: DataFrame) -> str:

@@ -91,9 +91,9 @@ def test_unknown_names(name: str, text: str) -> None:
 
 
 def test_unreadable_paths(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(ValueError, match=r"a graph path must be one of: .npz file, .* got the file .*notes.txt"):
-        load(tmp_path / "notes.txt")
+    (tmp_path / "notes.pdf").write_text("nothing")
+    with pytest.raises(ValueError, match=r"a graph path must be one of: .npz file, .* got the file .*notes.pdf"):
+        load(tmp_path / "notes.pdf")
     with pytest.raises(ValueError, match=r"a graph path must be one of: .* got the folder"):
         load(tmp_path)
 

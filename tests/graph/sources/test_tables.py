@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from gnnqlab.graph import Graph, from_tables, load
 from tests.cases import each
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")
+PARTS = ("train", "val", "test")
 EDGES = {"src": [0, 1, 3], "dst": [1, 2, 0]}
 NODES = {
     "split": ["train", None, "val", "test"],
@@ -95,7 +97,7 @@ def test_an_empty_label_is_none_and_labels_without_a_split_get_one() -> None:
 
 def test_further_columns_of_edges_are_not_dropped_in_silence(tmp_path: Path) -> None:
     path = write({**EDGES, "weight": [1, 2, 1], "lanes": [1, 2, 2]}, tmp_path / "roads.csv")
-    with pytest.raises(ValueError, match=r"from_tables \(.*roads.csv\) takes one weight .* values, got lanes; "):
+    with pytest.raises(ValueError, match=r"read_edges \(.*roads.csv\) takes one weight .* values, got lanes; "):
         load(path)
     assert load(path, drop_edge_data=True).content_hash == load(pd_graph()).content_hash
     assert load(write({**EDGES, "weight": [1, 1, 1]}, path)).name == "roads"
@@ -109,17 +111,16 @@ def pd_graph() -> Graph:
     ("edges", "text"),
     [
         (
-            {"a": [0], "b": [1]},
-            "the table of edges must have the columns src and dst, got a, b; name them in the first",
+            {"a": [0], "b": [1], "c": [2]},
+            r"the table of edges must have the columns src and dst, or others .*, got a, b, c; write gnnqlab",
         ),
-        ({"src": ["ann"], "dst": [1]}, "src of the table of edges must hold integers from 0 .*, got 'ann' in row 0; "),
-        ({"src": [0, None], "dst": [1, 0]}, "column src of .* integers from 0 to N - 1, got none in row 1; number the"),
-        ({"src": [0, 1], "dst": [1, -1]}, "column dst of .* integers from 0 to N - 1, got -1 in row 1"),
+        ({"src": [0, None], "dst": [1, 0]}, "column src of .* must hold an id in every row, got none in row 1; leave"),
         (
-            {"src": [0, 7], "dst": [1, 9]},
-            "name every node from 0 to the largest, 9, .* got 4 ids without node 2; number",
+            {"src": [0.5], "dst": [1]},
+            "column src of the table of edges must hold integers or text as ids, got 0.5 in row",
         ),
         ({"src": [], "dst": []}, "must hold at least one edge if there is no table of nodes, got none"),
+        ({"src": [0], "dst": [1], "weight": ["heavy"]}, "column weight of .* is a weight, .* a number, got 'heavy'; "),
     ],
 )
 def test_edges_that_are_refused(edges: dict[str, Any], text: str) -> None:
@@ -134,13 +135,29 @@ def test_edges_that_are_refused(edges: dict[str, Any], text: str) -> None:
             {"age": [1, 2, 3, None]},
             "column age of the table of nodes is a feature, which must not be empty, got no value in row 3",
         ),
-        ({"age": list("abcd")}, "age of the table of nodes is a feature, which must be a number, got 'a'; number it, "),
-        ({"label": ["x", None, "y", "x"]}, "label of the table of nodes is a class, which must be a number, got 'x'"),
-        ({"split": ["train", "train", "valid", "test"]}, "must be train, val, test or empty, got 'valid' in row 2"),
-        ({"id": [0, 1, 1, 3]}, "column id of the table of nodes must hold each of 0 to 3 once, but id 1 occurs twice"),
-        ({"id": [1, 2, 3, 4]}, "must hold each of 0 to 3 once, but id 0 is missing"),
-        ({"id": [0, 2, 3, 4]}, "must hold each of 0 to 3 once, but id 1 is missing"),
-        ({"id": list("abcd")}, "column id of the table of nodes must hold integers from 0 to N - 1, got 'a' in row 0"),
+        (
+            {"age": list("abcd")},
+            r"age of the table of nodes is a feature, which must be a number, got 'a'; .*drop=\['age'",
+        ),
+        ({"age": [1, 2, 1e300, 3]}, "column age .* must be finite in float32, at most 3.4e38, got 1e.300 in row 2"),
+        (
+            {"label": [0.5, 1, 2, 0]},
+            "label of the table of nodes is a class, .* whole number or a word, got 0.5; fractions",
+        ),
+        ({"label": [0, -2, 2, 0]}, "must be at least 0, or -1 or empty for none, got -2"),
+        ({"split": ["train", "train", "other", "test"]}, "must be train, val, test or empty, got 'other' in row 2"),
+        ({"id": [0, 1, 1, 3]}, "column id of the table of nodes must hold each id once, got 1 in the rows 1 and 2; "),
+        ({"id": [1, 2, 3, 4]}, "must have a row for every node, got an edge of node 0, which its column id does not"),
+        ({"id": list("abcd")}, "must have a row for every node, got an edge of node 0, which its column id does not"),
+        ({"class": [0, 1, 0, 1]}, "has the column label, and column class that could be classes as well; name one"),
+        (
+            {"Set": ["train", "val", "val", "test"]},
+            r"must have one split, got columns split, Set; name one with split=",
+        ),
+        (
+            {"txId": [9, 8, 7, 6]},
+            r"column txId .* looks like ids of nodes, .* as 9, and edges do not use them; .*drop=\['",
+        ),
     ],
 )
 def test_nodes_that_are_refused(changes: dict[str, Any], text: str) -> None:
@@ -149,23 +166,134 @@ def test_nodes_that_are_refused(changes: dict[str, Any], text: str) -> None:
 
 
 def test_too_few_nodes() -> None:
-    with pytest.raises(ValueError, match="must have a row for every node, got 3 rows and an edge of node 3"):
-        from_tables(pd.DataFrame(EDGES), pd.DataFrame({"id": range(3)}))
+    with pytest.raises(
+        ValueError, match="must have a row for every node, got 3 rows and an edge of node 3; .* with id="
+    ):
+        from_tables(pd.DataFrame(EDGES), pd.DataFrame({"age": range(3)}))
+    with pytest.raises(ValueError, match="must have a row for every node, got 3 rows and an edge of node -1"):
+        from_tables(pd.DataFrame({"src": [0], "dst": [-1]}), pd.DataFrame({"age": range(3)}))
+
+
+def ends(graph: Graph) -> set[tuple[Any, Any]]:
+    """Return the edges between different nodes by their ids, each once."""
+    pairs = zip(*(each.tolist() for each in graph.edge_list()), strict=True)
+    return {tuple(sorted((graph.id_of(u), graph.id_of(v)))) for u, v in pairs if u != v}  # type: ignore[misc]
+
+
+@each(
+    ("ids", "nodes"),
+    [
+        (["x", "y", "z"], None),
+        ([10, 7, 10**12], None),
+        ([10, -7, 3], None),
+        ([2**63 + 5, 1, 2], None),
+        (["8278237827123456789012", "15830", "2"], None),
+        (["x", "y", "z"], ["z", "x", "y", "w"]),
+        ([10, 7, 5], [5, 10, 7, 9]),
+        ([10, 7, 5], ["5", "10", "7", "9"]),
+        (["007", "7", "0"], ["0", "007", "7"]),
+    ],
+)
+def test_edges_and_rows_of_nodes_go_by_any_ids(ids: list[Any], nodes: list[Any] | None) -> None:
+    edges = pd.DataFrame({"source": [ids[0], ids[1]], "target": [ids[1], ids[2]]})
+    table = None if nodes is None else pd.DataFrame({"node_id": nodes, "size": range(len(nodes))})
+    graph = gq.read_edges(edges, table)
+    kind = str if nodes and isinstance(nodes[0], str) else type(ids[0])
+    assert ends(graph) == {tuple(sorted((kind(u), kind(v)))) for u, v in itertools.pairwise(ids)}
+    assert any("ids: " in note for note in graph.notes)
+    if nodes is not None:
+        found = {graph.id_of(node): int(graph.features[node, 0]) for node in range(graph.num_nodes)}
+        assert found == {name: row for row, name in enumerate(nodes)}
+
+
+@each(
+    ("values", "names", "labels"),
+    [
+        (["red", None, "blue", "red"], ("blue", "red"), [1, -1, 0, 1]),
+        (["1", "unknown", "2", "1"], ("1", "2"), [0, -1, 1, 0]),
+        ([True, False, True, True], (False, True), [1, 0, 1, 1]),
+        ([10, 30, 20, 10], (10, 20, 30), [0, 2, 1, 0]),
+        ([1, 2, 3, 1], (1, 2, 3), [0, 1, 2, 0]),
+        ([0, 1, 3, 1], None, [0, 1, 3, 1]),
+        ([5.0, None, 7.0, 5.0], (5, 7), [0, -1, 1, 0]),
+        ([0, -1, 1, 0], None, [0, -1, 1, 0]),
+    ],
+)
+def test_labels_of_any_type_are_numbered_and_keep_their_names(
+    values: list[Any], names: tuple[Any, ...] | None, labels: list[int]
+) -> None:
+    graph = gq.read_edges(pd.DataFrame(EDGES), pd.DataFrame({"age": range(4), "class": values}))
+    assert (graph.class_names, graph.labels.tolist()) == (names, labels)
+    assert graph.num_classes == (len(names) if names else max(labels) + 1)
+    assert any("from column class" in note for note in graph.notes)
+
+
+def test_several_label_columns_are_several_classes() -> None:
+    nodes = pd.DataFrame({"age": range(4), "spam": [0, 1, 1, 0], "bot": [True, False, True, False]})
+    graph = gq.read_edges(pd.DataFrame(EDGES), nodes, label=["spam", "bot"])
+    assert graph.class_names == ("spam", "bot")
+    assert graph.labels.tolist() == [[0, 1], [1, 0], [1, 1], [0, 0]]
+    with pytest.raises(ValueError, match="column age .* one of several classes, which must be 0 or 1, got 2 in row 2"):
+        gq.read_edges(pd.DataFrame(EDGES), nodes, label=["age", "bot"])
+
+
+def test_masks_and_words_make_the_same_split() -> None:
+    words = ["train", "val", "test", "train"]
+    split = pd.DataFrame({"label": [0, 1, 0, 1], "Split": ["Training", "valid", "TEST", "train"]})
+    masks = pd.DataFrame({"label": [0, 1, 0, 1], **{f"{part}_mask": [w == part for w in words] for part in PARTS}})
+    numbers = masks.astype(int)
+    graphs = [gq.read_edges(pd.DataFrame(EDGES), table) for table in (split, masks, numbers)]
+    assert len({graph.content_hash for graph in graphs}) == 1
+    assert [graphs[0].train_idx.tolist(), graphs[0].val_idx.tolist(), graphs[0].num_features] == [[0, 3], [1], 0]
+
+
+def test_named_columns_and_columns_left_out() -> None:
+    edges = pd.DataFrame({"when": [1, 2], "a": [0, 1], "b": [1, 2], "far": [0.5, 2.0]})
+    nodes = pd.DataFrame({"key": [2, 1, 0], "note": list("xyz"), "kind": ["p", "q", "p"], "size": [1, 2, 3]})
+    graph = gq.read_edges(
+        edges[["a", "b", "far"]], nodes, source="b", target="a", weight="far", id="key", label="kind", drop=["note"],
+        symmetrize=False,
+    )  # fmt: skip
+    assert graph.features.flatten().tolist() == [3, 2, 1]
+    assert graph.class_names == ("p", "q")
+    assert graph.indices[graph.indptr[0] : graph.indptr[1]].tolist() == [0, 1]  # the edge 1 -> 0 and the self loop
+    assert 0.5 in graph.edge_weights.tolist()
+    assert "left out, as drop= says: note" in graph.notes
+    with pytest.raises(ValueError, match="takes one weight per edge .*, got when; "):
+        gq.read_edges(edges, nodes, source="b", target="a", weight="far", id="key", drop=["note"])
+    with pytest.raises(ValueError, match="source and target must be named together, got source='b' and target=None"):
+        gq.read_edges(edges, source="b")
+    with pytest.raises(ValueError, match="the table of edges must have the column 'c', got when, a, b, far"):
+        gq.read_edges(edges, source="b", target="c")
+    with pytest.raises(TypeError, match=r"drop must be a list of columns, got 'note'; write drop=\['note'\]"):
+        gq.read_edges(edges, nodes, drop="note")
+
+
+def test_index_that_pandas_wrote_is_left_out_and_said() -> None:
+    nodes = pd.DataFrame({"Unnamed: 0": range(3), "id": ["x", "y", "z"], "size": [1, 2, 3]})
+    graph = gq.read_edges(pd.DataFrame({"src": ["x", "y"], "dst": ["y", "z"]}), nodes)
+    assert graph.num_features == 1
+    assert "left out: column Unnamed: 0, which numbers the rows" in graph.notes
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a table must be one of .csv, .tsv, .parquet, got edges.txt"):
-        from_tables("edges.txt")
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(ValueError, match="notes.txt must have two columns, the ends of edges, got column 1; is it"):
+        load(tmp_path / "notes.txt")
+    (tmp_path / "edges.xls").write_text("0")
+    with pytest.raises(ValueError, match="a table must be one of .csv, .tsv, .txt, .* also with .gz, got .*edges.xls"):
+        from_tables(tmp_path / "edges.xls")
     with pytest.raises(ValueError, match="table .*none.csv cannot be read: .*No such file"):
         from_tables(tmp_path / "none.csv")
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(ValueError, match="table .*empty.csv cannot be read: "):
         load(tmp_path / "empty.csv")
-    (tmp_path / "bare.csv").write_text("0,1\n1,2\n")
-    with pytest.raises(
-        ValueError, match="bare.csv must have the columns src and dst, got 0, 1; name them in the first"
-    ):
-        load(tmp_path / "bare.csv")
+    (tmp_path / "ragged.csv").write_text("src,dst\n0,1\n1,2,3\n")
+    with pytest.raises(ValueError, match="the same number of columns, got 2 and in line 3 3"):
+        load(tmp_path / "ragged.csv")
+    (tmp_path / "binary.csv").write_bytes(b"\0\1")
+    with pytest.raises(ValueError, match="binary.csv cannot be read: it must be text, got binary data"):
+        load(tmp_path / "binary.csv")
     write(EDGES, tmp_path / "edges.csv")
     write(EDGES, tmp_path / "edges.tsv")
     with pytest.raises(ValueError, match="must hold one table named edges, got edges.csv, edges.tsv; move all but one"):
