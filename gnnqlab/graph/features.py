@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -135,6 +136,10 @@ class SparseRows:
             values=self.values[positions],
             num_columns=self.num_columns,
         )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return the rows as a dense array, so that NumPy accepts them."""
+        return np.asarray(self.to_dense().numpy(), dtype=dtype)
 
     def to_dense(self) -> Tensor:
         """Convert to a dense float32 tensor, shape ``(N, D)``."""

@@ -77,12 +77,29 @@ def test_attributes_by_key_and_by_value() -> None:
         from_networkx(graph, features="size")
 
 
+def test_words_are_classes_unless_each_node_has_its_own() -> None:
+    graph = attributed(y=["red", "blue", "red"])
+    found = from_networkx(graph)
+    assert (found.class_names, found.labels.tolist()) == (("blue", "red"), [1, 0, 1])
+    named = from_networkx(attributed(y=["ann", "bob", "cem"]))
+    assert named.num_classes == 0
+    assert any("attribute y, a different word on every node" in note for note in named.notes)
+
+
+def test_coordinates_are_neither_features_nor_classes() -> None:
+    graph = attributed(x=[0.5, 1.5, 2.5], y=[10.25, 11.5, 12.0])
+    found = from_networkx(graph)
+    assert (found.num_features, found.num_classes) == (0, 0)
+    assert any("look like coordinates" in note for note in found.notes)
+    assert from_networkx(graph, features="x").num_features == 1
+
+
 @each(
     ("changes", "error", "text"),
     [
         ({"x": [[1.0], [2.0]]}, ValueError, "'x' must be on every node, got 1 of 3 nodes without it, the first is 'b'"),
         ({"x": [[1.0], [2.0, 3.0], [4.0]]}, ValueError, "'x' must have as many numbers on every node, got 1 to 2"),
-        ({"y": ["red", "blue", "red"]}, TypeError, "'y' must hold numbers, got 'red' on node 'c'; .* counted from 0"),
+        ({"y": ["red", 1, "red"]}, TypeError, "'y' must hold numbers, got 'red' on node 'c'; .* counted from 0"),
     ],
 )
 def test_attributes_that_are_refused(changes: dict[str, Any], error: type[Exception], text: str) -> None:
@@ -117,7 +134,9 @@ def test_values_of_edges_are_not_dropped_in_silence() -> None:
 def test_a_weight_on_some_edges_only_is_refused() -> None:
     graph = nx.Graph([(0, 1), (1, 2)])
     graph[0][1]["weight"] = 1
-    with pytest.raises(ValueError, match="weights must be finite and not negative .*, got nan on the edge 1 -> 2"):
+    with pytest.raises(
+        ValueError, match="attribute 'weight' must be a number on every edge, .* got none on the edge 1 - 2"
+    ):
         from_networkx(graph)
 
 

@@ -144,7 +144,9 @@ def test_of_networkx() -> None:
     named = nx.relabel_nodes(graph, {0: "a"})
     for _, _, values in named.edges(data=True):
         values["length"], values["weight"] = values.pop("weight"), "May"
-    assert gq.from_networkx(named, edge_weights="length", drop_edge_data=True).content_hash == expected().content_hash
+    found = gq.from_networkx(named, edge_weights="length", drop_edge_data=True)
+    assert found._replace(ids=None).content_hash == expected().content_hash
+    assert "a" in found.ids.tolist()
 
 
 def test_of_scipy() -> None:

@@ -7,12 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
+from gnnqlab.graph.convert.splits import SPLIT_NAMES, Split, read_split
 from gnnqlab.graph.convert.values import (
     FEATURES,
     LABELS,
-    MASKS,
     WEIGHTS,
-    as_mask_column,
     as_targets,
     named_features,
     node_values,
@@ -173,20 +172,23 @@ def edges_of_dgl(
     feature_names = named_features(edge_features)
     weights = take_weights("from_dgl", edata, edge_weights, drop=drop_edge_data, features=feature_names)
     src, dst = graph.edges()  # (M,), (M,)
-    masks = [as_mask_column(graph.ndata.get(key), split) for key in MASKS]
     keys, column = list(graph.ndata), graph.ndata.__getitem__
+    num_nodes = int(graph.num_nodes())
+    parts = read_split(keys, column, num_nodes, split=split)
+    feature_key, label_key = _key(keys, features, FEATURES), _key(keys, labels, LABELS)
     return EdgeList(
         name="dgl",
         src=src.cpu(),
         dst=dst.cpu(),
-        num_nodes=int(graph.num_nodes()),
+        num_nodes=num_nodes,
         edge_weights=weights,
         edge_features=take_features(edge_features, list(edata), lambda key: edata[key]),
         features=node_values("features", keys, column, features, FEATURES, of="ndata"),
         labels=as_targets(node_values("labels", keys, column, labels, LABELS, of="ndata")),
-        train_idx=masks[0],
-        val_idx=masks[1],
-        test_idx=masks[2],
+        train_idx=parts.train,
+        val_idx=parts.val,
+        test_idx=parts.test,
+        notes=_notes(parts, "ndata", [key for key in keys if key not in (feature_key, label_key)]),
     )
 
 
@@ -216,7 +218,9 @@ def edges_of_pyg(
     if num_nodes is None:
         # Without num_nodes and features, isolated nodes with the highest ids are not counted.
         num_nodes = x.shape[0] if x is not None else int(edge_index.max()) + 1 if edge_index.numel() else 0
-    masks = [as_mask_column(getattr(data, key, None), split) for key in MASKS]
+    keys = [key for key in _keys(data) if getattr(data, key, None) is not None]
+    parts = read_split(keys, lambda key: getattr(data, key), int(num_nodes), split=split)
+    _refuse_types(data, keys)
     return EdgeList(
         name="pyg",
         src=src,
@@ -226,9 +230,41 @@ def edges_of_pyg(
         edge_features=take_features(edge_features, edge_data, edge_data.__getitem__),
         features=x,
         labels=as_targets(y),
-        train_idx=masks[0],
-        val_idx=masks[1],
-        test_idx=masks[2],
+        train_idx=parts.train,
+        val_idx=parts.val,
+        test_idx=parts.test,
+        notes=_notes(parts, "the data", [key for key in keys if key not in _USED and not key.startswith("edge_")]),
+    )
+
+
+_USED = ("x", "y", "num_nodes", "name")
+
+
+def _refuse_types(data: Any, keys: Sequence[str]) -> None:
+    """Refuse nodes of several types, which ``to_homogeneous`` marks by a number per node."""
+    types = getattr(data, "node_type", None) if "node_type" in keys else None
+    if types is not None and bool((types != types[0]).any()):
+        raise ValueError(
+            f"from_pyg takes a graph with one type of nodes, got node_type with {int(types.unique().numel())} types; "
+            "add the type to the features, for instance one-hot, and delete data.node_type"
+        )
+
+
+def _notes(parts: Split, source: str, left_out: Sequence[str]) -> tuple[str, ...]:
+    """Return notes on the split, and on values that are not used."""
+    others = [key for key in left_out if key not in SPLIT_NAMES and not key.startswith("_")]
+    notes = [parts.note] if parts.note else []
+    return (*notes, f"left out of {source}: {', '.join(others)}") if others else tuple(notes)
+
+
+def _key(keys: Sequence[str], given: object, usual: Sequence[str]) -> object:
+    """Return the key of node values that is used, if it is a key."""
+    return (
+        next((key for key in usual if key in keys), None)
+        if given is None
+        else given
+        if isinstance(given, str)
+        else None
     )
 
 

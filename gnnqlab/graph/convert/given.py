@@ -31,6 +31,8 @@ class _Kind:
     read: Callable[..., EdgeList]
     names_values: bool = True
     """True if edges can have several named values."""
+    has_splits: bool = False
+    """True if nodes can have several splits."""
 
 
 def _has(*names: str) -> Callable[[Any], bool]:
@@ -43,14 +45,16 @@ def _is_of_pyg(graph: Any) -> bool:
 
 
 _KINDS = (
-    _Kind("a dgl.DGLGraph", _has("ndata", "edges", "num_nodes"), edges_of_dgl),
-    _Kind("a PyG Data", _is_of_pyg, edges_of_pyg),
+    _Kind("a dgl.DGLGraph", _has("ndata", "edges", "num_nodes"), edges_of_dgl, has_splits=True),
+    _Kind("a PyG Data", _is_of_pyg, edges_of_pyg, has_splits=True),
     _Kind("a networkx graph", _has("nodes", "edges", "is_directed", "is_multigraph"), edges_of_networkx),
     _Kind("a square scipy.sparse adjacency", _has("tocoo", "shape"), edges_of_scipy, False),
 )
 
 
-def edges_of(graph: Any, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False) -> EdgeList:
+def edges_of(
+    graph: Any, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False, split: int = 0
+) -> EdgeList:
     """Read another library's graph, without applying edge rules and a split.
 
     Raises:
@@ -64,16 +68,21 @@ def edges_of(graph: Any, *, edge_features: str | Sequence[str] | None = None, dr
     """
     for kind in _KINDS:
         if kind.has(graph):
+            options: dict[str, Any] = {"drop_edge_data": drop_edge_data}
+            if kind.has_splits:
+                options["split"] = split
+            elif split:
+                raise ValueError(f"split must be 0 for {kind.label}, which has one split, got {split}")
             if edge_features is None:
-                return kind.read(graph, drop_edge_data=drop_edge_data)
+                return kind.read(graph, **options)
             if not kind.names_values:
                 raise ValueError(
                     f"edge_features must name values of edges, got {edge_features!r} for {kind.label}, which has one "
                     "number per edge; pass its edges and their features to gnnqlab.Graph.from_edges"
                 )
-            return kind.read(graph, edge_features=edge_features, drop_edge_data=drop_edge_data)
+            return kind.read(graph, edge_features=edge_features, **options)
     *labels, label = (kind.label for kind in _KINDS)
     raise TypeError(
         f"a graph must be a gnnqlab.Graph, a name, a path, {', '.join(labels)} or {label}, got {type(graph).__name__}; "
-        "arrays of edges go to gnnqlab.Graph.from_edges, pandas tables to gnnqlab.from_tables"
+        "arrays of edges go to gnnqlab.Graph.from_edges, pandas tables to gnnqlab.read_edges"
     )

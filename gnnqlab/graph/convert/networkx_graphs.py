@@ -13,6 +13,7 @@ from gnnqlab.graph.convert.values import (
     FEATURES,
     LABELS,
     MASKS,
+    WEIGHTS,
     as_targets,
     named_features,
     node_values,
@@ -43,9 +44,9 @@ def from_networkx(
 ) -> Graph:
     """Convert a ``networkx`` graph of any of its four classes.
 
-    Node ``i`` is the ``i``-th of ``list(graph.nodes)``, the order in which nodes were added. The edges of a
-    ``DiGraph`` keep their direction only with ``symmetrize=False``; parallel edges of a ``MultiGraph`` count
-    separately only with ``deduplicate=False``.
+    Node ``i`` is the ``i``-th of ``list(graph.nodes)``, the order in which nodes were added; ``graph.ids`` has the
+    nodes. The edges of a ``DiGraph`` keep their direction only with ``symmetrize=False``; parallel edges of a
+    ``MultiGraph`` count separately only with ``deduplicate=False``.
 
     Args:
         graph: the graph; the attributes ``train_mask``, ``val_mask`` and ``test_mask`` of its nodes are its split.
@@ -102,6 +103,8 @@ def edges_of_networkx(
     edges = list(graph.edges(data=True))
     edge_data, feature_names = _edge_data(edges), named_features(edge_features)
     weights = take_weights("from_networkx", edge_data, edge_weights, drop=drop_edge_data, features=feature_names)
+    if weights is not None:
+        _refuse_words(edge_weights or next(key for key in WEIGHTS if key in edge_data), edges)
     values = take_features(edge_features, edge_data, lambda key: _edge_column(key, edges))
     src = np.fromiter((number[u] for u, _, _ in edges), dtype=np.int64, count=len(edges))  # (M,)
     dst = np.fromiter((number[v] for _, v, _ in edges), dtype=np.int64, count=len(edges))
@@ -112,10 +115,21 @@ def edges_of_networkx(
 
     rows = [graph.nodes[node] for node in nodes]
     keys = list(dict.fromkeys(key for row in rows for key in row))  # in the order of first use
+    notes = []
+    if {"x", "y"} <= set(keys) and features is None and labels is None and _are_coordinates(rows):
+        # Positions on a map or page have the names of features and labels.
+        keys = [key for key in keys if key not in ("x", "y")]
+        notes.append("left out: attributes x and y, which look like coordinates, not like features and classes")
 
     def column(key: str) -> torch.Tensor:
         return _column(key, nodes, rows)
 
+    label_key = next((key for key in LABELS if key in keys), None) if labels is None else labels
+    words = _words(label_key, rows) if isinstance(label_key, str) else None
+    if words is not None and labels is None and len(set(words)) == len(words) > 1:
+        notes.append(f"left out: attribute {label_key}, a different word on every node, which is a name, not a class")
+        keys = [key for key in keys if key != label_key]
+        words = None
     masks = [column(key).to(torch.bool) if key in keys else None for key in MASKS]
     location = "the nodes' attributes"
     return EdgeList(
@@ -126,12 +140,65 @@ def edges_of_networkx(
         edge_weights=weights,
         edge_features=values,
         features=_as_rows(node_values("features", keys, column, features, FEATURES, of=location)),
-        labels=as_targets(node_values("labels", keys, column, labels, LABELS, of=location)),
+        labels=words or as_targets(node_values("labels", keys, column, labels, LABELS, of=location)),
         train_idx=masks[0],
         val_idx=masks[1],
         test_idx=masks[2],
         both_ways=not graph.is_directed(),
+        ids=_ids(nodes),
+        notes=(*notes, *_unused(keys, features, labels)),
     )
+
+
+def _words(key: str, rows: list[dict[str, Any]]) -> list[str | None] | None:
+    """Return an attribute that holds words, ``None`` where it is missing; ``None`` for other attributes."""
+    values = [row.get(key) for row in rows]
+    return (
+        values
+        if any(isinstance(value, str) for value in values)
+        and all(value is None or isinstance(value, str) for value in values)
+        else None
+    )
+
+
+def _are_coordinates(rows: list[dict[str, Any]]) -> bool:
+    """Return True if x and y are one number each on every node, and y has fractions or many values."""
+    values = [(row.get("x"), row.get("y")) for row in rows]
+    if not all(isinstance(x, Real) and isinstance(y, Real) for x, y in values):
+        return False
+    heights = [float(y) for _, y in values]  # type: ignore[arg-type]
+    return any(y != int(y) for y in heights) or len(set(heights)) > max(10, len(rows) // 10) or max(heights) > 100
+
+
+def _unused(keys: list[str], features: object, labels: object) -> tuple[str, ...]:
+    """Return a note on node attributes that are not used."""
+    used = {
+        next((key for key in usual if key in keys), None) if given is None else given
+        for given, usual in ((features, FEATURES), (labels, LABELS))
+        if given is None or isinstance(given, str)
+    }
+    others = [str(key) for key in keys if key not in used and key not in MASKS]
+    return (f"left out of the nodes' attributes: {', '.join(others)}",) if others else ()
+
+
+def _ids(nodes: list[Any]) -> list[Any] | None:
+    """Return the nodes as ids, if they are integers or texts; others as text, if that is unique."""
+    kinds = {type(node) for node in nodes}
+    if len(kinds) == 1 and kinds <= {int, str}:
+        return nodes
+    texts = [str(node) for node in nodes]
+    return texts if len(set(texts)) == len(texts) else None
+
+
+def _refuse_words(key: str, edges: list[tuple[Any, Any, dict[str, Any]]]) -> None:
+    """Refuse weights that are not numbers, with the value and its edge."""
+    for u, v, values in edges:
+        if not isinstance(values.get(key), Real):
+            shown = repr(values[key]) if key in values else "none"
+            raise ValueError(
+                f"attribute {key!r} must be a number on every edge, as a weight is, got {shown} on the edge {u!r} - "
+                f"{v!r}; convert it, or pass drop_edge_data=True"
+            )
 
 
 def _edge_data(edges: list[tuple[Any, Any, dict[str, Any]]]) -> dict[str, np.ndarray]:

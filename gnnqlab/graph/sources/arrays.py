@@ -16,17 +16,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gnnqlab.graph.convert.splits import SPLIT_NAMES
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.features import SparseRows
+from gnnqlab.graph.sources.named_arrays import edges_of_arrays
 
 __all__ = ["read_npz"]
 
 
-def read_npz(path: Path) -> EdgeList:
+def read_npz(path: Path, *, split: int = 0) -> EdgeList:
     """Read a graph from one ``.npz`` file without unpickling.
 
+    Args:
+        path: the file.
+        split: number of the split, if the file has several.
+
     Raises:
-        ValueError: if the file is not readable, or has no known layout.
+        ValueError: if the file is not readable, has no known layout, or an array that is not used.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -35,16 +41,25 @@ def read_npz(path: Path) -> EdgeList:
             keys = set(archive.files)
             # A layout is recognized by its keys.
             for required_names, reader in _LAYOUTS:
-                if required_names <= keys:
-                    return reader(archive, path.stem)
+                if required_names <= keys and (reader is not _own or keys <= _OWN):
+                    return reader(archive, path.stem, split)
+            return _by_names(archive, path.stem, split)
     except (OSError, KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(f"graph file {path} must be a .npz of plain arrays: {error}") from error
-    raise ValueError(
-        f"graph file {path} must hold num_nodes, edge_src and edge_dst, it holds {', '.join(sorted(keys)) or 'nothing'}"
-    )
 
 
-def _own(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
+def _by_names(archive: Mapping[str, np.ndarray], name: str, split: int) -> EdgeList:
+    """Read arrays by their usual names; our own split takes precedence over others in the same file."""
+    own = [key for key in archive if key in _OWN and key in SPLIT_NAMES]
+    others = [key for key in archive if key in SPLIT_NAMES and own and key not in own]
+    edges = edges_of_arrays(name, {key: archive[key] for key in archive if key not in others}, split=split)
+    if others:
+        edges.notes = (*edges.notes, f"left out: {', '.join(others)}, since there is a split in {', '.join(own)}")
+    return edges
+
+
+def _own(archive: Mapping[str, np.ndarray], name: str, split: int) -> EdgeList:
+    _refuse_split(split)
     features: object = archive.get("feat")
     if features is None and "feat_indptr" in archive:
         features = _sparse_rows(archive, "feat_indptr", "feat_indices", "feat_values", int(archive["feat_dim"]))
@@ -63,8 +78,11 @@ def _own(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
     )
 
 
-def _heterophilous(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
-    """Read edges ``(M, 2)`` and the first of ten splits, stored as rows of masks."""
+def _heterophilous(archive: Mapping[str, np.ndarray], name: str, split: int) -> EdgeList:
+    """Read edges ``(M, 2)`` and one of ten splits, stored as rows of masks."""
+    count = len(np.atleast_2d(archive["train_masks"]))
+    if not 0 <= split < count:
+        raise ValueError(f"split must be in [0, {count}), the number of splits, got {split}")
     edges, features = archive["edges"], archive["node_features"]
     return EdgeList(
         name=name,
@@ -73,14 +91,16 @@ def _heterophilous(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
         num_nodes=len(features),
         features=features,
         labels=archive["node_labels"].astype(np.int64),
-        train_idx=np.atleast_2d(archive["train_masks"])[0].astype(bool),  # (splits, N) -> (N,)
-        val_idx=np.atleast_2d(archive["val_masks"])[0].astype(bool),
-        test_idx=np.atleast_2d(archive["test_masks"])[0].astype(bool),
+        train_idx=np.atleast_2d(archive["train_masks"])[split].astype(bool),  # (splits, N) -> (N,)
+        val_idx=np.atleast_2d(archive["val_masks"])[split].astype(bool),
+        test_idx=np.atleast_2d(archive["test_masks"])[split].astype(bool),
+        notes=(f"split: number {split} of {count}, split=K of gnnqlab.load chooses another",),
     )
 
 
-def _pitfalls(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
+def _pitfalls(archive: Mapping[str, np.ndarray], name: str, split: int) -> EdgeList:
     """Read adjacency and attributes from CSR arrays; the other arrays are pickled names, which are not read."""
+    _refuse_split(split)
     indptr = archive["adj_indptr"]
     return EdgeList(
         name=name,
@@ -92,11 +112,20 @@ def _pitfalls(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
     )
 
 
+_OWN = frozenset({
+    "num_nodes", "edge_src", "edge_dst", "edge_weight", "edge_feat", "feat", "feat_indptr", "feat_indices",
+    "feat_values", "feat_dim", "label", "train_idx", "val_idx", "test_idx",
+})  # fmt: skip
 _LAYOUTS = (
     ({"num_nodes", "edge_src", "edge_dst"}, _own),
     ({"edges", "node_features", "node_labels", "train_masks", "val_masks", "test_masks"}, _heterophilous),
     ({"adj_indptr", "adj_indices", "attr_indptr", "attr_indices", "attr_data", "attr_shape", "labels"}, _pitfalls),
 )
+
+
+def _refuse_split(split: int) -> None:
+    if split:
+        raise ValueError(f"split must be 0 for a file with one split, got {split}")
 
 
 def _sparse_rows(

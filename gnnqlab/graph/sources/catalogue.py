@@ -153,6 +153,7 @@ def load(
     name: str | None = None,
     edge_features: str | Sequence[str] | None = None,
     drop_edge_data: bool = False,
+    split: int = 0,
     symmetrize: bool | None = None,
     deduplicate: bool | None = None,
     self_loops: SelfLoops | None = None,
@@ -161,10 +162,13 @@ def load(
     """Load a graph by name, from a path, or from another library's graph in memory.
 
     Args:
-        graph: a name listed by ``names()``; a path: a ``.npz`` file, a ``.csv``, ``.tsv`` or
-            ``.parquet`` edge list, a folder with such a table called ``edges`` and one called
-            ``nodes`` (see ``from_tables``), a DGL ``.bin`` file, a folder written by ``Graph.save``,
-            ``FOLDER:NAME`` for planetoid files, a GraphSAINT folder, an extracted OGB folder; or a
+        graph: a name listed by ``names()``; a path: an edge list (``.csv``, ``.tsv``, ``.txt``,
+            ``.edges``, ``.edgelist``, each also ``.gz``; ``.parquet`` file or folder), a folder with
+            such a table called ``edges`` and one called ``nodes`` (see ``read_edges``), Matrix Market
+            ``.mtx``, ``.graphml``, ``.gml``, ``.gexf``, Pajek ``.net``, METIS ``.graph``, MATLAB
+            ``.mat``, a ``.pt`` file of tensors, a ``.npz`` file or a folder of ``.npy`` files, a DGL
+            ``.bin`` file, a folder written by ``Graph.save``, ``FOLDER:NAME`` for planetoid files, a
+            GraphSAINT folder, an extracted OGB folder; or a
             ``Graph``, a ``dgl.DGLGraph``, a PyG ``Data``, a ``networkx`` graph, a ``scipy.sparse``
             adjacency, for which ``from_dgl``, ``from_pyg``, ``from_networkx`` and ``from_scipy``
             have more options. Names take precedence over paths; write ``./cora`` for a folder with
@@ -179,6 +183,8 @@ def load(
             table, including weights. By default one weight per edge is used (``weight`` or
             ``edge_weight``, entries of a matrix), and other values that ``edge_features`` does not
             name are refused.
+        split: number of the split, for sources with several (masks of several columns); ``graph.notes``
+            has the number of splits.
         symmetrize, deduplicate, self_loops: edge rules, see ``build_csr``. ``None`` means the
             papers' (reverse edges added, repeated edges kept once, exactly one self loop per node)
             for edge lists, and no change for graphs to which they were applied before: generated and
@@ -198,7 +204,7 @@ def load(
         >>> g.name, g.num_nodes, g.num_classes
         ('sbm:1000,4,10', 1000, 4)
     """
-    result = _read(graph, None if root is None else Path(root), seed, edge_features, drop_edge_data)
+    result = _read(graph, None if root is None else Path(root), seed, edge_features, drop_edge_data, split)
     if name is not None:
         result = replace(result, name=name)
     if isinstance(result, EdgeList):
@@ -260,8 +266,9 @@ def _read(
     seed: int,
     edge_features: str | Sequence[str] | None,
     drop_edge_data: bool,
+    split: int,
 ) -> EdgeList | Graph:
-    options: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
+    options: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data, "split": split}
     if not isinstance(graph, Graph | str | Path):
         return edges_of(graph, **options)
     text = str(graph)
@@ -274,6 +281,9 @@ def _read(
             f"edge_features names values of edges in a table, a file or another library's graph, got {edge_features!r} "
             f"for {subject}; pass features to gnnqlab.Graph.from_edges"
         )
+    if split and (of_name or isinstance(graph, Graph)):
+        subject = graph.name if isinstance(graph, Graph) else text
+        raise ValueError(f"split must be 0 for a graph with one split, got {split} for {subject}")
     if isinstance(graph, Graph):
         return graph
     if source is not None and of_name:

@@ -77,11 +77,11 @@ def _codes(column: Series, label: str) -> tuple[np.ndarray, ClassNames | None]:
         # Truth values and words do not compare; each kind is sorted alone.
         names = tuple(sorted(words, key=lambda word: (isinstance(word, str), word)))
         code_of = {name: code for code, name in enumerate(names)}
-        codes = [
-            -1 if missing else code_of.get(value, code_of.get(str(value), -1))
-            for value, missing in zip(values, is_missing)
+        word_codes = [
+            -1 if is_absent else code_of.get(value, code_of.get(str(value), -1))
+            for value, is_absent in zip(values, is_missing, strict=True)
         ]
-        return np.array(codes, dtype=np.int64), names
+        return np.array(word_codes, dtype=np.int64), names
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
     present = numbers[~is_missing]
     is_fraction = present != np.round(present)
@@ -91,7 +91,6 @@ def _codes(column: Series, label: str) -> tuple[np.ndarray, ClassNames | None]:
             "are numbers to predict, not classes"
         )
     codes = np.where(is_missing, -1, np.nan_to_num(numbers)).astype(np.int64)
-    codes[codes == -1] = -1
     values = np.unique(codes[codes >= 0])
     if codes.min(initial=0) < -1:
         raise ValueError(f"{label} is a class, which must be at least 0, or -1 or empty for none, got {codes.min()}")

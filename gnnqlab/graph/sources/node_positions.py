@@ -78,8 +78,8 @@ def number_by_edges(source: np.ndarray, target: np.ndarray) -> Ends:
     ids = np.flatnonzero(occurs)
     if ids.size == occurs.size:  # every number occurs
         return Ends(source.astype(np.int64, copy=False), target.astype(np.int64, copy=False), ids)
-    rank = np.cumsum(occurs, dtype=np.int32) - 1  # at most 2**31 nodes
-    return Ends(rank[source], rank[target], ids)
+    position = np.cumsum(occurs, dtype=np.int32) - 1  # at most 2**31 nodes
+    return Ends(position[source], position[target], ids)
 
 
 def number_by_rows(
@@ -121,7 +121,7 @@ def number_by_rows(
             )
     names = ids[order]
     names = names if ids.dtype != object else np.asarray(names.tolist(), dtype=str)
-    return Ends(*(positions.astype(np.int64, copy=False) for positions in ends), names), order
+    return Ends(ends[0].astype(np.int64, copy=False), ends[1].astype(np.int64, copy=False), names), order
 
 
 def _of_one_type(*columns: np.ndarray) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.sources.fetch import fetch_archive
 from gnnqlab.graph.sources.where import data_root, find_folder, missing_data
 
-__all__ = ["ARCHIVES", "is_ogb_folder", "load_ogb", "read_ogb"]
+__all__ = ["ARCHIVES", "is_ogb_folder", "load_ogb", "looks_like_ogb", "read_ogb"]
 
 _BASE = "https://snap.stanford.edu/ogb/data/nodeproppred/"
 ARCHIVES = {
@@ -29,6 +29,11 @@ _BINARY = ("raw/data.npz", "raw/node-label.npz")
 def is_ogb_folder(folder: Path) -> bool:
     """True if the folder has OGB's ``raw`` files, as text or binary."""
     return any(all((folder / file).is_file() for file in files) for files in (_CSV, _BINARY))
+
+
+def looks_like_ogb(folder: Path) -> bool:
+    """True if the folder has OGB's ``raw`` edges and a split, though other files may be missing."""
+    return (folder / _CSV[0]).is_file() and (folder / "split").is_dir()
 
 
 def load_ogb(name: str, root: str | Path | None = None) -> EdgeList:
@@ -67,7 +72,12 @@ def read_ogb(folder: Path, *, name: str | None = None) -> EdgeList:
         RuntimeError: if the memory of this machine cannot hold the binary form.
     """
     if not is_ogb_folder(folder):
-        raise ValueError(f"an OGB folder must hold {', '.join(_CSV)} or {', '.join(_BINARY)}, {folder} does not")
+        missing = ", ".join(file for file in _CSV if not (folder / file).is_file())
+        raise ValueError(
+            f"an OGB folder must hold {', '.join(_CSV)}, or {', '.join(_BINARY)}, {folder} lacks {missing}; a graph "
+            "without node features, as ogbn-proteins is, goes to gnnqlab.Graph.from_edges with features computed from "
+            "its edges"
+        )
     if (folder / _BINARY[0]).is_file():
         edges, features, labels, num_nodes = _read_binary(folder)
     else:

@@ -12,23 +12,29 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import reddit
 from gnnqlab.graph.sources.arrays import read_npz
 from gnnqlab.graph.sources.graphsaint import read_graphsaint
-from gnnqlab.graph.sources.ogb import is_ogb_folder, read_ogb
+from gnnqlab.graph.sources.matrices import read_mat, read_mtx
+from gnnqlab.graph.sources.metis_files import read_metis
+from gnnqlab.graph.sources.named_arrays import is_array_folder, read_array_folder
+from gnnqlab.graph.sources.networkx_files import NETWORKX_SUFFIXES, read_networkx_file
+from gnnqlab.graph.sources.ogb import is_ogb_folder, looks_like_ogb, read_ogb
 from gnnqlab.graph.sources.planetoid import planetoid_names, read_planetoid
 from gnnqlab.graph.sources.tables import TableOptions, edges_of_tables, is_table, table_in
+from gnnqlab.graph.sources.torch_files import read_torch_file
 from gnnqlab.graph.storage import is_saved_graph
 
 __all__ = ["READABLE", "read_path"]
 
 READABLE = (
     ".npz file, edge list (.csv, .tsv, .txt, .edges or .edgelist, each also .gz; .parquet file or folder), folder with "
-    "such tables called edges and nodes, DGL .bin file, "
+    "such tables called edges and nodes, Matrix Market .mtx, .graphml, .gml, .gexf, Pajek .net, METIS .graph, MATLAB "
+    ".mat, .pt file of tensors, folder of .npy arrays, DGL .bin file, "
     "folder saved by Graph.save, planetoid folder (FOLDER:NAME with ind.NAME.* files), "
     "GraphSAINT folder (adj_full.npz ...), extracted OGB folder (raw/, split/)"
 )
 
 
 def read_path(
-    text: str, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False
+    text: str, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False, split: int = 0
 ) -> EdgeList | Graph | None:
     """Read a graph from a path; return ``None`` if the path does not exist.
 
@@ -39,9 +45,9 @@ def read_path(
     path = Path(text).expanduser()
     options: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
     if path.is_file():
-        return _read_file(path, options)
+        return _read_file(path, options, split)
     if path.is_dir():
-        return _read_folder(path, options)
+        return _read_folder(path, options, split)
     # FOLDER:NAME, split at the last colon, since a folder's name may have colons.
     stem, separator, name = text.rpartition(":")
     folder = Path(stem).expanduser()
@@ -57,19 +63,56 @@ def read_path(
     return None
 
 
-def _read_file(path: Path, options: dict[str, Any]) -> EdgeList | Graph:
-    if path.suffix == ".bin":
+def _read_file(path: Path, options: dict[str, Any], split: int) -> EdgeList | Graph:
+    name = path.name.removesuffix(".gz")
+    suffix = Path(name).suffix
+    if suffix == ".npz":
+        _expect_no_names(path, options)
+        return read_npz(path, split=split)
+    if suffix == ".pt" or suffix == ".pth":
+        return read_torch_file(path, split=split, **options)
+    if suffix == ".mat":
+        _expect_no_names(path, options)
+        return read_mat(path, split=split)
+    if split:
+        raise ValueError(f"split must be 0 for a file with one split, got {split} for {path}")
+    if suffix == ".bin":
         return _read_dgl_file(path, **options)
     if is_table(path):
         return edges_of_tables(path, options=TableOptions(**options))
+    if suffix in NETWORKX_SUFFIXES:
+        return read_networkx_file(path, **options)
     _expect_no_names(path, options)
+    if suffix == ".mtx":
+        return read_mtx(path, drop_edge_data=options["drop_edge_data"])
+    if suffix == ".graph" and not name.startswith("ind."):
+        return read_metis(path, drop_edge_data=options["drop_edge_data"])
     if path.name == "graph.json":
         return Graph.load(path.parent)
-    if path.suffix == ".npz":
-        return read_npz(path)
     if path.name.startswith("ind.") and path.name.count(".") >= 2:
         return read_planetoid(path.parent, path.name.split(".")[1])
+    if suffix in _WAYS_OUT:
+        raise ValueError(f"a graph path must be of a format that is read, got {path}: {_WAYS_OUT[suffix]}")
     raise ValueError(f"a graph path must be one of: {READABLE}; got the file {path}")
+
+
+_WAYS_OUT = {
+    ".h5ad": "with anndata, gnnqlab.from_scipy(data.obsp['connectivities'], features=data.X, labels=codes of data.obs)",
+    ".h5": "read its arrays with h5py, and pass them to gnnqlab.Graph.from_edges",
+    ".hdf5": "read its arrays with h5py, and pass them to gnnqlab.Graph.from_edges",
+    ".dgl": "load it with dgl.load_graphs, and pass the graph to gnnqlab.from_dgl",
+    ".pkl": "a pickle can run code when it is read; load it yourself, and pass the graph to gnnqlab.load",
+    ".pickle": "a pickle can run code when it is read; load it yourself, and pass the graph to gnnqlab.load",
+    ".gpickle": "a pickle can run code when it is read; load it yourself, and pass the graph to gnnqlab.from_networkx",
+    ".json": "networkx.node_link_graph reads node-link JSON; pass the graph to gnnqlab.from_networkx",
+    ".xlsx": "pandas.read_excel reads its sheets; pass the tables to gnnqlab.read_edges",
+    ".gr": "lines 'a SOURCE TARGET WEIGHT' of DIMACS: pandas.read_csv with sep=' ', then gnnqlab.read_edges",
+    ".gephi": "export the graph from Gephi as GraphML, GEXF or as tables of edges and nodes",
+    ".dump": "export nodes and relationships from Neo4j as CSV (apoc.export.csv), and pass them to gnnqlab.read_edges",
+    ".ttl": "RDF has edges of several types; select one, and pass its pairs to gnnqlab.read_edges",
+    ".nt": "RDF has edges of several types; select one, and pass its pairs to gnnqlab.read_edges",
+}
+"""Ending of a format that is not read -> the way to a graph."""
 
 
 def _read_dgl_file(
@@ -99,7 +142,9 @@ def _read_dgl_file(
     return edges
 
 
-def _read_folder(path: Path, options: dict[str, Any]) -> EdgeList | Graph:
+def _read_folder(path: Path, options: dict[str, Any], split: int) -> EdgeList | Graph:
+    if split and not is_array_folder(path):
+        raise ValueError(f"split must be 0 for a folder with one split, got {split} for {path}")
     # Files of tables have free names, so a saved graph in the same folder takes precedence.
     if not is_saved_graph(path) and (edges := table_in(path, "edges")) is not None:
         nodes = table_in(path, "nodes")
@@ -109,7 +154,7 @@ def _read_folder(path: Path, options: dict[str, Any]) -> EdgeList | Graph:
         return Graph.load(path)
     if (path / "adj_full.npz").is_file():
         return read_graphsaint(path)
-    if is_ogb_folder(path):
+    if is_ogb_folder(path) or looks_like_ogb(path):
         return read_ogb(path)
     if all((path / file).is_file() for file in reddit.FILES):
         return reddit.read_reddit(path)
@@ -120,6 +165,8 @@ def _read_folder(path: Path, options: dict[str, Any]) -> EdgeList | Graph:
         raise ValueError(
             f"{path} holds several planetoid graphs; name one: {' or '.join(f'{path}:{k}' for k in known_names)}"
         )
+    if is_array_folder(path):
+        return read_array_folder(path, split=split)
     if is_table(path):  # a folder of Parquet files
         return edges_of_tables(path, options=TableOptions(**options))
     raise ValueError(f"a graph path must be one of: {READABLE}; got the folder {path}")

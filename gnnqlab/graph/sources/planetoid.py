@@ -116,6 +116,16 @@ def _latin1(text: str, _: str) -> bytes:
     return text.encode("latin1")
 
 
+def _from_buffer(buffer: object, dtype: np.dtype, shape: tuple[int, ...], order: str, *_: object) -> np.ndarray:
+    """Build an array as NumPy 2 pickles contiguous ones."""
+    return np.frombuffer(buffer, dtype=dtype).reshape(shape, order="F" if order == "F" else "C")  # type: ignore[call-overload]
+
+
+def _scalar(dtype: np.dtype, data: bytes) -> Any:
+    """Build a NumPy number, as keys of a dictionary may be."""
+    return np.frombuffer(data, dtype=dtype)[0]
+
+
 # numpy's function that builds an array during unpickling; its module differs between numpy versions.
 _RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
 _ALLOWED: dict[str, Callable] = {
@@ -125,6 +135,11 @@ _ALLOWED: dict[str, Callable] = {
     "numpy.dtype": _numeric_dtype,
     "scipy.sparse.csr.csr_matrix": _StoredRows,
     "scipy.sparse._csr.csr_matrix": _StoredRows,
+    "scipy.sparse._csr.csr_array": _StoredRows,
+    "numpy._core.numeric._frombuffer": _from_buffer,
+    "numpy.core.numeric._frombuffer": _from_buffer,
+    "numpy._core.multiarray.scalar": _scalar,
+    "numpy.core.multiarray.scalar": _scalar,
     "_codecs.encode": _latin1,
     "collections.defaultdict": defaultdict,
     "__builtin__.list": list,

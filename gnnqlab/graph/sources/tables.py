@@ -242,7 +242,7 @@ def _add_nodes(
         node_notes.append("nodes: row i of the table is node i")
     else:
         ids = id_values(node_table[id_column], f"column {id_column} of {name}")
-        ends, order = number_by_rows(*given, ids, column=id_column, table=name)
+        ends, order = number_by_rows(given[0], given[1], ids, column=id_column, table=name)
         node_notes.append(f"nodes: rows by their ids in column {id_column}")
     if columns.features is not None:
         result.features = columns.features[order]
