@@ -253,7 +253,7 @@ class Graph(GraphArrays):
             raise ValueError(
                 f"training needs features, labels and a train split, graph {self.name!r} has no "
                 f"{', '.join(parts)}; pass features and labels when building the graph (Graph.from_edges, from_dgl, "
-                "from_tables ...), add a split with graph.with_split(train_idx, val_idx, test_idx) or "
+                "read_edges ...), add a split with graph.with_split(train_idx, val_idx, test_idx) or "
                 "graph.with_random_split(), or use the graph for partitioning only"
             )
 

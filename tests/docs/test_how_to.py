@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import sys
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -21,6 +24,7 @@ from gnnqlab.launch import local
 from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn.models import registry
 from gnnqlab.run import folder as files
+from gnnqlab.run.node_tables import embedding_table, prediction_table
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer, one_thread
 from gnnqlab.systems import registry as systems
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
@@ -46,6 +50,14 @@ class Trained:
     def predict(self) -> torch.Tensor:
         return torch.zeros(self.graph.num_nodes, self.graph.num_classes)
 
+    def predictions(self, *, probabilities: bool = False) -> pd.DataFrame:
+        names = self.graph.class_names
+        return prediction_table(self.predict(), self.graph, names, probabilities=probabilities, split=True)
+
+    def embeddings(self, *, frame: bool) -> pd.DataFrame:
+        assert frame
+        return embedding_table(torch.zeros(self.graph.num_nodes, self.config.model.hidden), self.graph)
+
 
 @dataclass
 class Read:
@@ -68,7 +80,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     runs: list[Trained] = []
     on_machines = gq.launch.on_machines
 
-    def launch(graph: Any, **settings: Any) -> Trained:
+    def launch(graph: Any, *, wait: bool = False, **settings: Any) -> Trained:
         # Workers receive the configuration as text only.
         config = RunConfig.from_json(json.loads(json.dumps(gq.configure(graph, **settings).to_json())))
         loaded = gq.load(graph)
@@ -128,33 +140,55 @@ def test_your_own_graph(read: Callable[[str], Read]) -> None:
     pytest.importorskip("networkx", reason="networkx is not installed")
     page = read("own_graph")
     names = [graph.name for graph in page.graphs]
-    assert names == ["mine", "mine", "matrix", "Zachary's Karate Club", "weighted", "surfaces", "roads"]
+    expected = ["follows", "mine", "mine", "matrix", "Zachary's Karate Club", "weighted", "surfaces", "tables"]
+    assert names == expected
     for graph in page.graphs:
         graph.check_trainable()
-    first, split, matrix, karate, weighted, surfaces, roads = page.graphs
-    assert [graph.edge_weights is not None for graph in page.graphs] == [False, False, False, True, True, False, False]
-    assert [graph.num_edge_features for graph in page.graphs] == [0, 0, 0, 0, 0, 2, 0]
+    named, first, split, matrix, karate, weighted, surfaces, towns = page.graphs
+    assert [graph.name for graph in page.graphs if graph.edge_weights is not None] == [karate.name, "weighted"]
+    assert [graph.num_edge_features for graph in page.graphs] == [0, 0, 0, 0, 0, 0, 2, 0]
     assert surfaces.num_edges == weighted.num_edges and page.names["sloped"].num_edge_features == 2
-    assert [run.config.model.name for run in page.runs] == ["gcn", "graphsage", "gcn", "gat", "mpnn"]
+    assert [run.config.model.name for run in page.runs] == [
+        "graphsage",
+        "gcn",
+        "graphsage",
+        "gcn",
+        "gat",
+        "mpnn",
+        "graphsage",
+    ]
     assert page.names["report"].max_difference < 1e-5
+    assert named.class_names == ("buyer", "seller", "visitor") and named.id_of(0).startswith("user-")
+    written = pd.read_csv("predictions.csv")
+    assert set(written["id"]) == set(named.ids.tolist()) and set(written["class"]) <= set(named.class_names)
+    assert towns.class_names == ("town", "village") and list(page.names["table"])[-1] == "probability_village"
+    assert page.names["nearest"].shape == (60, 256)
     assert weighted.num_edges == 2 * int((page.names["src"] != page.names["dst"]).sum()) + 60
-    assert first.num_edges == split.num_edges == matrix.num_edges == roads.num_edges
+    assert first.num_edges == split.num_edges == matrix.num_edges == towns.num_edges
     assert [int(mask.sum()) for mask in (split.train_mask, split.val_mask, split.test_mask)] == [40, 10, 10]
-    assert (karate.num_nodes, karate.num_edges) == (34, 2 * 78 + 34) and roads.num_features == 1
+    assert (karate.num_nodes, karate.num_edges) == (34, 2 * 78 + 34) and towns.num_features == 1
     assert page.names["classes"].shape == (60,)
 
 
 def test_your_own_graph_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nx = pytest.importorskip("networkx", reason="networkx is not installed")
     pytest.importorskip("dgl", reason="DGL is not installed")
+    from scipy.io import savemat
     from scipy.sparse import coo_array
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
     (tmp_path / "people").mkdir()
-    for edges, nodes in (("roads", "places"), ("people/edges", "people/nodes")):
-        Path(f"{edges}.csv").write_text("src,dst\n0,1\n1,2\n2,3\n")
-        Path(f"{nodes}.csv").write_text("age,label,split\n30,0,train\n40,1,train\n50,0,val\n60,1,test\n")
+    Path("people/edges.csv").write_text("src,dst\n0,1\n1,2\n2,3\n")
+    Path("people/nodes.csv").write_text("age,label,split\n30,0,train\n40,1,train\n50,0,val\n60,1,test\n")
+    Path("soc-Epinions1.txt.gz").write_bytes(gzip.compress(b"# FromNodeId ToNodeId\n0\t1\n1\t2\n2\t3\n"))
+    Path("power.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n4 4 3\n1 2\n2 3\n3 4\n")
+    savemat(
+        "Penn94.mat", {"A": coo_array(([1, 1, 1], ([0, 1, 2], [1, 2, 3])), shape=(4, 4)), "local_info": np.ones((4, 7))}
+    )
+    masks = {f"{part}_masks": np.eye(4, dtype=bool) for part in ("train",)}
+    ends = {"edge_index": [[0, 1, 2], [1, 2, 3]], "x": np.ones((4, 2)), "y": [0, 1, 0, 1]}
+    np.savez("tolokers.npz", **ends, **masks)
     nx_graph = nx.path_graph(["a", "b", "c", "d"])
     nx.set_node_attributes(nx_graph, {node: {"age": 30 + row, "club": row % 2} for row, node in enumerate(nx_graph)})
     names: dict[str, Any] = {
@@ -175,9 +209,12 @@ def test_your_own_graph_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         exec(line, names)
         made.append(names.get("graph"))
     assert [config.system.name for config in launched] == ["adaqp"] and launched[0].graph.endswith("/dgl")
-    assert [graph.name for graph in made[1:]] == ["mine", "networkx", "scipy", "roads", "people", "graph"]
+    assert [graph.name for graph in made[1:]] == [
+        "mine", "networkx", "scipy", "soc-Epinions1", "people", "power", "Penn94", "tolokers", "graph",
+    ]  # fmt: skip
     for graph in made[1:]:
-        graph.check_trainable()
+        if graph.name not in ("soc-Epinions1", "power"):  # edges only
+            graph.check_trainable()
     assert {graph.num_edges for graph in made[2:]} == {10}, "the same path of four nodes from every source"
 
 

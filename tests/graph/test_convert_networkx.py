@@ -81,16 +81,20 @@ def test_words_are_classes_unless_each_node_has_its_own() -> None:
     graph = attributed(y=["red", "blue", "red"])
     found = from_networkx(graph)
     assert (found.class_names, found.labels.tolist()) == (("blue", "red"), [1, 0, 1])
-    named = from_networkx(attributed(y=["ann", "bob", "cem"]))
+    named = nx.path_graph(3)
+    nx.set_node_attributes(named, dict(enumerate(["ann", "bob", "cem"])), "label")
+    named = from_networkx(named)
     assert named.num_classes == 0
-    assert any("attribute y, a different word on every node" in note for note in named.notes)
+    assert any("attribute label, a different word on every node" in note for note in named.notes)
 
 
 def test_coordinates_are_neither_features_nor_classes() -> None:
-    graph = attributed(x=[0.5, 1.5, 2.5], y=[10.25, 11.5, 12.0])
+    graph = nx.path_graph(3)
+    for node in graph:
+        graph.nodes[node].update(x=0.5 + node, y=10.25 + node)
     found = from_networkx(graph)
     assert (found.num_features, found.num_classes) == (0, 0)
-    assert any("look like coordinates" in note for note in found.notes)
+    assert any("looks like a coordinate" in note for note in found.notes)
     assert from_networkx(graph, features="x").num_features == 1
 
 

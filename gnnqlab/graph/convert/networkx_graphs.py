@@ -116,10 +116,11 @@ def edges_of_networkx(
     rows = [graph.nodes[node] for node in nodes]
     keys = list(dict.fromkeys(key for row in rows for key in row))  # in the order of first use
     notes = []
-    if {"x", "y"} <= set(keys) and features is None and labels is None and _are_coordinates(rows):
+    if {"x", "y"} <= set(keys) and _are_coordinates(rows):
         # Positions on a map or page have the names of features and labels.
-        keys = [key for key in keys if key not in ("x", "y")]
-        notes.append("left out: attributes x and y, which look like coordinates, not like features and classes")
+        left_out = [key for key, given in (("x", features), ("y", labels)) if given is None]
+        keys = [key for key in keys if key not in left_out]
+        notes += [f"left out: attribute {key}, which looks like a coordinate" for key in left_out]
 
     def column(key: str) -> torch.Tensor:
         return _column(key, nodes, rows)
