@@ -87,7 +87,9 @@ class Compare(Options):
                 options = dataclasses.replace(self, graph=graph, model=model)
                 configs = [options.configure(choice.name, **choice.settings) for choice in systems]
                 if self.mini_batch:
-                    configs[0].require_nodes("--mini-batch")  # DGL's mini-batches have no link prediction
+                    configs[0].require_nodes(
+                        "--mini-batch", class_weights=False
+                    )  # DGL's mini-batches have no link prediction
                 fields.append(_Field(graph, model, systems, _with_equal_evaluation(configs)))
         return fields
 

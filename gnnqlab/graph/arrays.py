@@ -74,6 +74,13 @@ class GraphArrays:
         return self.num_nodes if self.multi_label else int((self.labels >= 0).sum())
 
     @property
+    def class_counts(self) -> tuple[int, ...]:
+        """Number of training nodes of each class; empty if nodes may have several labels."""
+        if self.multi_label:
+            return ()
+        return tuple(torch.bincount(self.labels[self.train_mask], minlength=self.num_classes).tolist())
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in self._arrays().values()) + (0 if self.ids is None else self.ids.nbytes)

@@ -50,7 +50,7 @@ class ReplicaShard(Shard):
     """
 
     cuts: ClassVar[str] = "edges"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     summed: Tensor
     """True for mirrors in ``boundary`` with an in-edge on the mirror's worker, bool ``(B,)``."""

@@ -41,8 +41,9 @@ class Shard:
     """
 
     cuts: ClassVar[str] = "nodes"
-    version: ClassVar[int] = 3
-    """Version of the files that :meth:`save` writes and of the cuts; METIS cuts of version 2 were DGL's."""
+    version: ClassVar[int] = 4
+    """Version of the files that :meth:`save` writes and of the cuts: METIS cuts of version 2 were DGL's, files of
+    version 3 had no counts of classes."""
 
     rank: int
     workers: int
@@ -84,6 +85,8 @@ class Shard:
     """Weights of local edges in the order of ``indices``, float32 ``(E,)``, or ``None``."""
     edge_features: Tensor | None = None
     """Features of local edges likewise, float32 ``(E, F)``, stored with the edge's destination and never sent."""
+    class_counts: tuple[int, ...] = ()
+    """Number of training nodes of each class in the whole graph; empty if nodes have several labels."""
     class_names: tuple[str | int | float | bool, ...] | None = None
     """Names of the classes in the order of ``labels``, for the model file; ``None`` if they are 0 to C - 1."""
     extract_s: float = float("nan")
@@ -237,8 +240,9 @@ class Shard:
                 num_columns=scalars.pop("features.num_columns"),
             )
         values: dict[str, Any] = {**scalars, **arrays}
-        if "class_names" in values:
-            values["class_names"] = tuple(values["class_names"])  # JSON has lists only
+        for name in ("class_counts", "class_names"):  # JSON has lists only
+            if name in values:
+                values[name] = tuple(values[name])
         return cls(**values)
 
 
@@ -371,6 +375,7 @@ def graph_fields(
         "num_global_nodes": graph.num_nodes,
         "num_classes": graph.num_classes,
         "multi_label": graph.multi_label,
+        "class_counts": graph.class_counts,
         "class_names": graph.class_names,
         "global_train": int(graph.train_mask.sum()),
         "global_val": int(graph.val_mask.sum()),

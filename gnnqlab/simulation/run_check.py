@@ -128,7 +128,7 @@ def check(
         ('4 bits', ['0.weight', '1.weight', 'all'])
     """
     config = run if isinstance(run, RunConfig) else run.config
-    config.require_nodes("gq.theory.check")
+    config.require_nodes("gq.theory.check", class_weights=False)
     if config.train.input_features == "cache":
         raise ValueError(
             "the check sends the rows of layer 0 in every pass, got a run that sent them once; use a configuration "

@@ -34,7 +34,8 @@ _LIMIT_S = 600.0
 
 
 _ADDED = {
-    "max_gradient_norm": None, "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0,
+    "class_weights": "", "max_gradient_norm": None, "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5,
+    "warmup_epochs": 0,
 }  # fmt: skip
 """Settings that version 0.9 did not have, with the defaults for which a training is the same as there."""
 
@@ -60,6 +61,9 @@ def _digest(value: dict[str, Any]) -> str:
         name: setting
         for name, setting in value["train"].items()
         if name not in ("epochs", "checkpoint_every", "patience") and (name, setting) not in _ADDED.items()
+    }
+    compared["task"] = {
+        name: setting for name, setting in value["task"].items() if (name, setting) not in _ADDED.items()
     }
     return hashlib.blake2b(json.dumps(compared, sort_keys=True).encode(), digest_size=12).hexdigest()
 

@@ -64,6 +64,9 @@ class LaunchKeywords(TypedDict, total=False):
     """Epochs between checkpoints, from which a run can be resumed; one is also taken at the end. 0: none."""
     task: Literal["nodes", "links"]
     """Learning task: classification of ``nodes``, or prediction of ``links`` (edges)."""
+    class_weights: str
+    """nodes: weights of the classes in the loss: ``balanced``, inversely to the number of training nodes of a
+    class, or one number per class, separated by commas. Default: 1 for all."""
     val_share: float
     """links: share of the edges held out for validation; message passing does not use them."""
     test_share: float

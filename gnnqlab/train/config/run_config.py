@@ -263,15 +263,21 @@ class RunConfig:
                 f"{self.system.name!r}; choose a system with an edge-cut, for instance vanilla or adaqp"
             )
 
-    def require_nodes(self, what: str) -> None:
+    def require_nodes(self, what: str, *, class_weights: bool = True) -> None:
         """Raise if the task is link prediction, for features that support node classification only.
 
         Args:
             what: name of the feature in the error.
+            class_weights: False if the feature has a loss without weights of classes.
 
         Raises:
-            ValueError: if the task is not ``nodes``.
+            ValueError: if the task is not ``nodes``, or has weights of classes that would be ignored.
         """
+        if self.task.class_weights and not class_weights:
+            raise ValueError(
+                f"{what} has a loss without weights of classes, got class_weights {self.task.class_weights!r}; leave "
+                f"them out, or leave out {what}"
+            )
         if self.task.task != "nodes":
             raise ValueError(
                 f"{what} supports task 'nodes' only, got task {self.task.task!r}; pass a configuration of task "

@@ -20,10 +20,13 @@ TASKS = ("nodes", "links")
 @accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """Learning task and its settings; all but ``task`` apply to task ``links``."""
+    """Learning task and its settings; all but ``task`` and ``class_weights`` apply to task ``links``."""
 
     task: Annotated[str, OneOf(TASKS)] = "nodes"
     """Learning task: classification of ``nodes``, or prediction of ``links`` (edges)."""
+    class_weights: str = ""
+    """nodes: weights of the classes in the loss: ``balanced``, inversely to the number of training nodes of a class, or
+    one number per class, separated by commas. Default: 1 for all."""
     val_share: Annotated[float, Range(0, 1, open_high=True)] = 0.05
     """links: share of the edges held out for validation; message passing does not use them."""
     test_share: Annotated[float, Range(0, 1, open_high=True)] = 0.1
@@ -46,6 +49,10 @@ class TaskSettings:
     def __post_init__(self) -> None:
         check(self)
         if self.task == "links":
+            if self.class_weights:
+                raise ValueError(
+                    f"class_weights need task 'nodes', got {self.class_weights!r} with 'links'; leave it out"
+                )
             if self.val_share + self.test_share >= 1.0:
                 raise ValueError(
                     f"val_share and test_share must leave edges for training, got {self.val_share} and "
@@ -56,7 +63,7 @@ class TaskSettings:
         changed_names = [
             f"{field.name} {getattr(self, field.name)!r}"
             for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default
+            if getattr(self, field.name) != field.default and field.name != "class_weights"
         ]
         if changed_names:
             raise ValueError(

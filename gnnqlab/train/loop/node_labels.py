@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,14 +20,23 @@ from gnnqlab.message.channels.channel import Channel
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.loop.objective import Scores
 
-__all__ = ["ManyLabels", "NodeLabels", "OneLabel", "label_objective"]
+__all__ = ["ManyLabels", "NodeLabels", "OneLabel", "label_objective", "read_class_weights"]
 
 
-def label_objective(part: Graph | Shard, device: torch.device | str = "cpu") -> NodeLabels:
+_UNEQUAL = 4
+"""Ratio of the largest to the smallest class from which accuracy alone hides the small classes."""
+
+
+def label_objective(part: Graph | Shard, device: torch.device | str = "cpu", *, class_weights: str = "") -> NodeLabels:
     """Return the objective of a whole graph or one worker's shard, for single-label or multi-label nodes.
 
+    Args:
+        part: the graph, or a worker's shard.
+        device: of labels and masks.
+        class_weights: see :func:`read_class_weights`.
+
     Raises:
-        ValueError: if no training node is labelled.
+        ValueError: if no training node is labelled, or weights do not fit the classes.
     """
     masks = tuple(mask.to(device) for mask in (part.train_mask, part.val_mask, part.test_mask))
     global_train = part.global_train if isinstance(part, Shard) else int(part.train_mask.sum())
@@ -34,13 +45,60 @@ def label_objective(part: Graph | Shard, device: torch.device | str = "cpu") -> 
             "training needs at least one labelled training node, this graph has none and can only be partitioned; "
             "pass labels= and train_idx= to Graph.from_edges"
         )
-    kind = ManyLabels if part.multi_label else OneLabel
-    return kind(
-        labels=part.labels.to(device),
-        masks=(masks[0], masks[1], masks[2]),
-        train_rows=masks[0].nonzero().flatten(),  # (T,) int64: training nodes of this worker
-        global_train=global_train,
+    common = {
+        "labels": part.labels.to(device),
+        "masks": (masks[0], masks[1], masks[2]),
+        "train_rows": masks[0].nonzero().flatten(),  # (T,) int64: training nodes of this worker
+        "global_train": global_train,
+    }
+    counts = part.class_counts
+    weights = read_class_weights(class_weights, counts)
+    if part.multi_label:
+        return ManyLabels(**common)
+    present = [count for count in counts if count]
+    return OneLabel(
+        **common,
+        num_classes=part.num_classes,
+        further_scores=("macro_f1", "balanced_accuracy") if max(present) > _UNEQUAL * min(present) else (),
+        class_weights=None if weights is None else torch.tensor(weights, dtype=torch.float32, device=device),
+        total_weight=float(global_train) if weights is None else math.fsum(map(operator.mul, weights, counts)),
     )
+
+
+def read_class_weights(text: str, counts: Sequence[int]) -> list[float] | None:
+    """Return the weight of each class in the loss, or ``None`` if all are 1.
+
+    Args:
+        text: empty; ``balanced`` for ``T / (C n_c)``, with T training nodes, C classes and n_c training nodes of the
+            class, as scikit-learn; or C numbers separated by commas.
+        counts: training nodes of each class in the whole graph; empty for nodes with several labels.
+
+    Raises:
+        ValueError: if the weights do not fit the classes, are negative or not finite, or all training nodes have 0.
+
+    Example:
+        >>> read_class_weights("balanced", [30, 10]), read_class_weights("1,4", [30, 10])
+        ([0.6666666666666666, 2.0], [1.0, 4.0])
+    """
+    if not text:
+        return None
+    if not counts:
+        raise ValueError(
+            f"class_weights need one class per node, got {text!r} for a graph with several labels per node; leave it "
+            "out"
+        )
+    if text == "balanced":
+        total = sum(counts)
+        return [total / (len(counts) * count) if count else 0.0 for count in counts]
+    try:
+        weights = [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(f"class_weights must be 'balanced' or numbers separated by commas, got {text!r}") from None
+    if len(weights) != len(counts):
+        raise ValueError(f"class_weights must be one for each of {len(counts)} classes, got {len(weights)} in {text!r}")
+    if not all(0 <= weight < math.inf for weight in weights) or not any(map(operator.mul, weights, counts)):
+        raise ValueError(f"class_weights must be finite, at least 0, and not 0 for all training nodes, got {text!r}")
+    return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +106,6 @@ class NodeLabels(ABC):
     """Targets of the nodes a worker owns, and global counts: the loss is a mean over *all* training nodes."""
 
     score: ClassVar[str]
-    further_scores: ClassVar[tuple[str, ...]] = ()
     channels: ClassVar[Sequence[Channel]] = ()
     """Empty: the loss of a node needs only its own logits."""
 
@@ -57,6 +114,7 @@ class NodeLabels(ABC):
     """Training, validation and test nodes, bool ``(N,)``."""
     train_rows: Tensor
     global_train: int
+    further_scores: tuple[str, ...] = ()
 
     def loss(self, logits: Tensor, context: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss; shares add up to the loss."""
@@ -68,12 +126,24 @@ class NodeLabels(ABC):
         hits, misses = self._hits(logits, self.labels)  # (N, C) -> (N,), (N,)
         # (3, 2) int64: hits and misses of training, validation and test nodes.
         counts = torch.stack([torch.stack([(hits * mask).sum(), (misses * mask).sum()]) for mask in self.masks])
+        further = self._further_counts(logits)
         if distributed:
-            counts = counts.cpu() if dist.get_backend() == "gloo" else counts
-            dist.all_reduce(counts)
+            # One all-reduce of both; sums of integers do not depend on their order.
+            both = torch.cat([counts.flatten(), further.flatten()])
+            both = both.cpu() if dist.get_backend() == "gloo" else both
+            dist.all_reduce(both)
+            counts, further = both[: counts.numel()].view(counts.shape), both[counts.numel() :].view(further.shape)
         # Counts, not scores, are summed: workers have different numbers of nodes in a split.
         train, val, test = (self._ratio(int(hit), int(miss)) for hit, miss in counts.tolist())
-        return Scores(train=train, val=val, test=test)
+        return Scores(train=train, val=val, test=test, further_scores=self._further_scores(further))
+
+    def _further_counts(self, logits: Tensor) -> Tensor:
+        """Return this worker's counts for further scores, int64 of any shape; empty without such scores."""
+        return torch.zeros(0, dtype=torch.int64, device=self.labels.device)
+
+    def _further_scores(self, counts: Tensor) -> Mapping[str, float]:
+        """Return further scores by column from global counts."""
+        return {}
 
     def train_counts(self, logits: Tensor) -> tuple[float, float]:
         """Return numerator and denominator of this worker's training score; their sums over workers give the score."""
@@ -98,10 +168,64 @@ class NodeLabels(ABC):
         """Return numerator and denominator of the score."""
 
 
+@dataclass(frozen=True, eq=False)
 class OneLabel(NodeLabels):
-    """Single-label classification: cross-entropy; the score is accuracy, in [0, 1]."""
+    """Single-label classification: cross-entropy; the score is accuracy, in [0, 1].
+
+    Where the largest class has more than four times the training nodes of the smallest, macro-F1 (mean over classes of
+    ``2 TP / (2 TP + FP + FN)``) and balanced accuracy (mean over classes of the recall) are scores as well.
+    """
 
     score = "accuracy"
+    num_classes: int = 0
+    class_weights: Tensor | None = None
+    """Weight of each class in the loss, float32 ``(C,)``."""
+    total_weight: float = 0.0
+    """Sum of the weights of all training nodes."""
+
+    def loss(self, logits: Tensor, context: AggregationContext | None = None) -> Tensor:
+        """Return this worker's share of the loss, a weighted mean over *all* training nodes."""
+        if self.class_weights is None:
+            return super().loss(logits, context)
+        rows, labels = logits[self.train_rows], self.labels[self.train_rows]
+        return functional.cross_entropy(rows, labels, self.class_weights, reduction="sum") / self.total_weight
+
+    def _further_counts(self, logits: Tensor) -> Tensor:
+        if not self.further_scores:
+            return super()._further_counts(logits)
+        predicted = logits.argmax(1) if logits.numel() else self.labels.new_zeros(0)
+
+        def count(classes: Tensor) -> Tensor:
+            return torch.bincount(classes, minlength=self.num_classes)  # (C,)
+
+        # (3, 3, C): for each split, nodes of each class that are correct, predicted, and known.
+        return torch.stack(
+            [
+                torch.stack(
+                    [
+                        count(self.labels[mask & (predicted == self.labels)]),
+                        count(predicted[mask]),
+                        count(self.labels[mask]),
+                    ]
+                )
+                for mask in self.masks
+            ]
+        )
+
+    def _further_scores(self, counts: Tensor) -> Mapping[str, float]:
+        if not self.further_scores:
+            return {}
+        scores: dict[str, float] = {}
+        for split, (correct, predicted, known) in zip(("train", "val", "test"), counts.double(), strict=True):
+            if split == "train":
+                continue
+            # Classes that neither occur nor are predicted have no score.
+            occurs, is_known = (predicted + known) > 0, known > 0
+            f1 = (2 * correct / (predicted + known))[occurs]  # (classes,)
+            recall = (correct / known)[is_known]
+            scores[f"{split}_macro_f1"] = float(f1.mean()) if f1.numel() else float("nan")
+            scores[f"{split}_balanced_accuracy"] = float(recall.mean()) if recall.numel() else float("nan")
+        return scores
 
     def _total(self, logits: Tensor, labels: Tensor) -> Tensor:
         return functional.cross_entropy(logits, labels, reduction="sum")

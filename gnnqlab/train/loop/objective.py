@@ -34,8 +34,10 @@ class Objective(Protocol):
 
     score: ClassVar[str]
     """Name of the score, one of ``scores.py``, that selects the best epoch."""
-    further_scores: ClassVar[tuple[str, ...]]
-    """Names of further scores, with columns ``val_`` and ``test_``."""
+
+    @property
+    def further_scores(self) -> tuple[str, ...]:
+        """Names of further scores, with columns ``val_`` and ``test_``."""
 
     @property
     def channels(self) -> Sequence[Channel]:

@@ -21,7 +21,7 @@ __all__ = [
 
 SCORES = {"accuracy": "accuracy", "f1_micro": "micro-F1", "auc": "AUC"}
 """Name of a score in summaries, after ``test_`` -> its label."""
-FURTHER_SCORES = {"mrr": "MRR"}
+FURTHER_SCORES = {"mrr": "MRR", "macro_f1": "macro-F1", "balanced_accuracy": "balanced accuracy"}
 """The same for further scores, reported in addition to one of these."""
 
 

@@ -356,7 +356,7 @@ def worker_trainer(
     network = build_model(model, *sizes, seed=settings.seed, edge_features=edge_features)
     objective: Objective
     if links is None:
-        objective = label_objective(shard, device)
+        objective = label_objective(shard, device, class_weights=task.class_weights)
     else:
         # The objective always uses embeddings of this epoch, in its own bit-width, independent of the system's schedule
         # and bit policy.
