@@ -38,7 +38,8 @@ from gnnqlab.nn.models.stack import ConvolutionStack
 from gnnqlab.train.batches import Batch, Batches, MiniBatchSettings
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.gradient_codes import AsCodes
-from gnnqlab.train.loop.parameters import Adam, FlatParameters
+from gnnqlab.train.loop.optimizers import make_optimizer
+from gnnqlab.train.loop.parameters import FlatParameters
 from gnnqlab.train.loop.reduction import Facts, Reduction, Slots, SynchronousReduction
 
 __all__ = ["MiniBatchTrainer", "own_rows"]
@@ -115,7 +116,7 @@ class MiniBatchTrainer:
             if batches.gradients == "int8" and workers > 1
             else SynchronousReduction(self.parameters, slots, distributed=workers > 1)
         )
-        self._optimizer = Adam(self.parameters, **settings.optimizer)
+        self._optimizer = make_optimizer(self.parameters, **settings.optimizer_arguments)
         self._labels, self._multi_label = graph.labels, graph.multi_label
         self._seed, self._overlap = settings.seed, batches.overlap
         threads = torch.get_num_threads()  # by default a new thread would use all cores

@@ -10,7 +10,8 @@ import gnnqlab as gq
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
-from gnnqlab.train.loop.parameters import Adam, FlatParameters
+from gnnqlab.train.loop.optimizers import make_optimizer
+from gnnqlab.train.loop.parameters import FlatParameters
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 from tests.run.folders import run_folder
@@ -21,7 +22,7 @@ def test_adam_equals_torch():
     model = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.LayerNorm(5), torch.nn.Linear(5, 3))
     other = copy.deepcopy(model)
     flat = FlatParameters(model)
-    ours = Adam(flat, **TrainSettings(lr=0.01, weight_decay=0.1).optimizer)
+    ours = make_optimizer(flat, **TrainSettings(lr=0.01, weight_decay=0.1).optimizer_arguments)
     theirs = torch.optim.Adam(other.parameters(), lr=0.01, weight_decay=0.1, fused=True)
     for _ in range(20):
         x = torch.randn(11, 7)

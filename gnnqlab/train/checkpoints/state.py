@@ -33,9 +33,11 @@ _LIMIT_S = 600.0
 """Limit reported to the guard: a checkpoint of a large model on a slow disk may take longer than an epoch."""
 
 
+_OPTIMIZER = "optimizer/"
+"""Prefix of the tensors that a user's optimizer makes."""
 _ADDED = {
-    "class_weights": "", "max_gradient_norm": None, "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5,
-    "warmup_epochs": 0,
+    "class_weights": "", "optimizer": "adam", "momentum": 0.0, "max_gradient_norm": None, "lr_schedule": "constant",
+    "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0,
 }  # fmt: skip
 """Settings that version 0.9 did not have, with the defaults for which a training is the same as there."""
 
@@ -82,6 +84,8 @@ def cut_digest(shard: Shard) -> str:
 def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return tensors and facts between two epochs, complete on rank 0; every worker must call this."""
     tensors, facts, per_row = dict(_trained_tensors(trainer)), {}, []
+    # Identical on all workers, as the trained tensors.
+    tensors |= {f"{_OPTIMIZER}{name}": tensor for name, tensor in trainer.optimizer.late_tensors().items()}
     own_tensors: dict[str, Tensor] | None = None
     for name, callback in trainer.adaptives.items():
         state = callback.state()
@@ -111,6 +115,7 @@ def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[
         # Tensors of callbacks. The others are large: trained ones are broadcast below as tensors, not pickled, and the
         # best weights stay on rank 0.
         names = [name for name in checkpoint.tensors if name.partition("/")[0] in trainer.adaptives]
+        names += [name for name in checkpoint.tensors if name.startswith(_OPTIMIZER)]
         small_tensors = {name: checkpoint.tensors[name] for name in names}
         shared_state = [(checkpoint.epoch, checkpoint.facts, small_tensors)]
     if trainer.distributed:
@@ -124,18 +129,20 @@ def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[
             target.copy_(checkpoint.tensors[name])
         if trainer.distributed:
             dist.broadcast(target, 0)
+    trainer.optimizer.load_late(_under(_OPTIMIZER, small_tensors))
     for name, callback in trainer.adaptives.items():
-        prefix = f"{name}/"
-        state = {key.removeprefix(prefix): tensor for key, tensor in small_tensors.items() if key.startswith(prefix)}
-        callback.load(facts["adaptives"][name], state)
+        callback.load(facts["adaptives"][name], _under(f"{name}/", small_tensors))
     return epoch, facts
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _trained_tensors(trainer: Trainer) -> dict[str, Tensor]:
     """Return the tensors that every optimizer step changes, identical on all workers."""
-    optimizer = trainer.optimizer
-    moments = {"average": optimizer.average, "square": optimizer.square, "steps": optimizer.steps}
-    return {"values": trainer.parameters.values, **moments}
+    return {"values": trainer.parameters.values, **trainer.optimizer.tensors()}
 
 
 def _gather_on_rank0(own_tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -13,8 +13,13 @@ class LaunchKeywords(TypedDict, total=False):
     """Full-graph epochs, at least 1."""
     seed: int
     """Seed of weights, dropout, message noise and random partitions; 0 to 2^63 - 1."""
+    optimizer: str
+    """Optimizer: ``adam``, ``adamw`` or ``sgd``; or a function of ``(parameters, lr, weight_decay)`` that returns a
+    ``torch.optim.Optimizer``, as ``module:function``."""
+    momentum: float
+    """sgd: momentum.; λ of the running loss ``F_t = λ F_(t-1) + (1 - λ) L_t``, in [0, 1)."""
     lr: float
-    """Learning rate of Adam."""
+    """Learning rate."""
     lr_schedule: str
     """Learning rate by epoch, as a factor of ``lr``: ``constant``; ``cosine`` to 0 at the end; ``step``: times
     ``lr_factor`` every ``lr_period`` epochs; ``plateau``: after ``lr_period`` epochs without a better validation
@@ -26,7 +31,7 @@ class LaunchKeywords(TypedDict, total=False):
     warmup_epochs: int
     """Epochs in which the learning rate grows linearly to ``lr``."""
     weight_decay: float
-    """L2 penalty added to the gradient, as in ``torch.optim.Adam``."""
+    """L2 penalty added to the gradient, as in ``torch.optim.Adam``; of ``adamw`` the decay of the weights."""
     evaluate_every: int | None
     """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems
     with stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""
@@ -187,8 +192,6 @@ class LaunchKeywords(TypedDict, total=False):
     systems."""
     delta: int
     """δ: epochs between the two rates that are compared. The paper suggests 5 for quality, 20 for speed."""
-    momentum: float
-    """λ of the running loss ``F_t = λ F_(t-1) + (1 - λ) L_t``, in [0, 1)."""
     formula: Literal["text", "printed"]
     """``text``: Eq. 5 as the paper explains it. ``printed``: with the opposite sign, as in its formula: more bits
     while the loss falls faster and faster, so that smooth training stays at the smallest bit-width."""

@@ -19,6 +19,7 @@ from gnnqlab.systems.system import System
 from gnnqlab.train.link import MAX_HOSTS, parse_link
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.learning_rate import SCHEDULES, LearningRate, schedule_function
+from gnnqlab.train.loop.optimizers import OPTIMIZERS, optimizer_function
 from gnnqlab.train.loop.reduction import GRADIENTS
 from gnnqlab.train.records.evaluation_pauses import usual_every
 
@@ -36,8 +37,13 @@ class TrainSettings:
     """Full-graph epochs, at least 1."""
     seed: Annotated[int, Range(0, 2**63, open_high=True)] = 0
     """Seed of weights, dropout, message noise and random partitions; 0 to 2^63 - 1."""
+    optimizer: str = "adam"
+    """Optimizer: ``adam``, ``adamw`` or ``sgd``; or a function of ``(parameters, lr, weight_decay)`` that returns a
+    ``torch.optim.Optimizer``, as ``module:function``."""
+    momentum: Annotated[float, Range(0, 1, open_high=True)] = 0.0
+    """sgd: momentum."""
     lr: Annotated[float, POSITIVE] = 0.01
-    """Learning rate of Adam."""
+    """Learning rate."""
     lr_schedule: str = "constant"
     """Learning rate by epoch, as a factor of ``lr``: ``constant``; ``cosine`` to 0 at the end; ``step``: times
     ``lr_factor`` every ``lr_period`` epochs; ``plateau``: after ``lr_period`` epochs without a better validation
@@ -49,7 +55,7 @@ class TrainSettings:
     warmup_epochs: Annotated[int, Range(0)] = 0
     """Epochs in which the learning rate grows linearly to ``lr``."""
     weight_decay: Annotated[float, Range(0)] = 0.0
-    """L2 penalty added to the gradient, as in ``torch.optim.Adam``."""
+    """L2 penalty added to the gradient, as in ``torch.optim.Adam``; of ``adamw`` the decay of the weights."""
     evaluate_every: Annotated[int | None, Range(0)] = None
     """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems with
     stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""
@@ -88,6 +94,12 @@ class TrainSettings:
         check(self)
         if self.lr_schedule not in SCHEDULES:
             schedule_function(self.lr_schedule)
+        if self.optimizer not in OPTIMIZERS:
+            optimizer_function(self.optimizer)
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(
+                f"momentum needs optimizer 'sgd', got {self.momentum:g} with {self.optimizer!r}; leave it out"
+            )
         # Settings of other schedules would be ignored: refuse them.
         if self.lr_schedule not in ("step", "plateau") and (self.lr_period, self.lr_factor) != (50, 0.5):
             raise ValueError(
@@ -107,9 +119,11 @@ class TrainSettings:
         )
 
     @property
-    def optimizer(self) -> dict[str, Any]:
-        """Return the arguments of the optimizer."""
+    def optimizer_arguments(self) -> dict[str, Any]:
+        """Return the arguments of :func:`gnnqlab.train.loop.optimizers.make_optimizer`."""
         return {
+            "name": self.optimizer,
+            "momentum": self.momentum,
             "learning_rate": self.learning_rate(),
             "weight_decay": self.weight_decay,
             "max_gradient_norm": self.max_gradient_norm,

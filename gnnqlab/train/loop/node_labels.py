@@ -7,7 +7,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -45,7 +45,7 @@ def label_objective(part: Graph | Shard, device: torch.device | str = "cpu", *, 
             "training needs at least one labelled training node, this graph has none and can only be partitioned; "
             "pass labels= and train_idx= to Graph.from_edges"
         )
-    common = {
+    common: dict[str, Any] = {
         "labels": part.labels.to(device),
         "masks": (masks[0], masks[1], masks[2]),
         "train_rows": masks[0].nonzero().flatten(),  # (T,) int64: training nodes of this worker

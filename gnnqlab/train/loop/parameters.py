@@ -1,4 +1,4 @@
-"""All parameters in one buffer: one all-reduce (see ``reduction.py``), one fused step of Adam."""
+"""All parameters in one buffer: one all-reduce (see ``reduction.py``), one step of the optimizer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from gnnqlab.train.loop.learning_rate import LearningRate
-
-__all__ = ["Adam", "FlatParameters"]
+__all__ = ["FlatParameters"]
 
 
 class FlatParameters:
@@ -66,54 +64,3 @@ class FlatParameters:
             values = buffer.detach().reshape(-1).clone().view(torch.uint8)
             dist.broadcast(values, 0)
             buffer.copy_(values.view(buffer.dtype).view(buffer.shape))
-
-
-class Adam:
-    """Adam (Kingma & Ba, 2015) over :class:`FlatParameters`, fused; equals ``torch.optim.Adam``.
-
-    It is used because the constructor of any ``torch.optim`` optimizer imports the compiler: two seconds per worker.
-    """
-
-    def __init__(
-        self,
-        parameters: FlatParameters,
-        *,
-        learning_rate: LearningRate,
-        weight_decay: float = 0.0,
-        max_gradient_norm: float | None = None,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-    ) -> None:
-        self._parameters = parameters
-        self.learning_rate = learning_rate
-        self._weight_decay, self._betas, self._eps = weight_decay, betas, eps
-        self._max_gradient_norm = max_gradient_norm
-        self.average = torch.zeros_like(parameters.values)  # first moment
-        self.square = torch.zeros_like(parameters.values)  # second moment
-        self.steps = torch.zeros((), device=parameters.values.device)  # (), a tensor, as the fused kernel needs
-
-    @torch.no_grad()
-    def step(self, epoch: int = 0) -> None:
-        """Update the parameters by one step with the reduced gradients, clipped if there is a largest norm.
-
-        Args:
-            epoch: whose learning rate is used; without a schedule all epochs have the same.
-        """
-        if self._max_gradient_norm is not None:
-            self._parameters.clip_gradients(self._max_gradient_norm)
-        self.steps += 1
-        torch._fused_adam_(  # type: ignore[attr-defined]
-            [self._parameters.values],
-            [self._parameters.gradients],
-            [self.average],
-            [self.square],
-            [],  # no maxima of AMSGrad
-            [self.steps],
-            lr=self.learning_rate.value(epoch),
-            beta1=self._betas[0],
-            beta2=self._betas[1],
-            weight_decay=self._weight_decay,
-            eps=self._eps,
-            amsgrad=False,
-            maximize=False,
-        )

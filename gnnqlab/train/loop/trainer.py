@@ -46,7 +46,8 @@ from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.gradient_check import GradientCheck
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.objective import Objective, Scores
-from gnnqlab.train.loop.parameters import Adam, FlatParameters
+from gnnqlab.train.loop.optimizers import make_optimizer
+from gnnqlab.train.loop.parameters import FlatParameters
 from gnnqlab.train.loop.phase_timer import PhaseTimer
 from gnnqlab.train.loop.reduction import Facts, Reduction, Slots, make_reduction
 from gnnqlab.train.loop.scalar_reduction import ScalarReduction
@@ -118,7 +119,7 @@ class Trainer:
                 self.parameters, slots, gradients=settings.gradients, distributed=distributed
             )
         self._check_gradients = GradientCheck(self.model, distributed=distributed)
-        self.optimizer = Adam(self.parameters, **settings.optimizer)
+        self.optimizer = make_optimizer(self.parameters, **settings.optimizer_arguments)
 
     def gradients(self, epoch: int) -> float:
         """Run forward and backward pass; store the summed gradients in ``parameters`` and return the loss.
