@@ -31,12 +31,15 @@ WEIGHTS = ("weight", "weights", "edgeweight", "w")
 IDS = ("id", "ids", "nodeid", "node", "nid", "vertex", "vertexid", "unnamed0")
 """Names that only ids have."""
 _PERHAPS_IDS = ("index", "name", "key", "uuid", "guid")
-LABELS = ("label", "labels", "y", "class", "classes", "target", "targets", "category")
+LABELS = (
+    "label", "labels", "y", "class", "classes", "target", "targets", "category",
+    "nodelabel", "nodelabels", "classlabel", "classid", "labelid", "groundtruth",
+)  # fmt: skip
 SPLITS = ("split", "splits", "set", "subset", "fold")
 MASKS = {
-    "train": ("trainmask", "train", "istrain", "trainidx"),
-    "val": ("valmask", "validmask", "validationmask", "val", "valid", "validation", "isval", "isvalid"),
-    "test": ("testmask", "test", "istest"),
+    "train": ("trainmask", "trainingmask", "train", "training", "istrain", "trainidx"),
+    "val": ("valmask", "validmask", "validationmask", "devmask", "val", "valid", "validation", "isval", "isvalid"),
+    "test": ("testmask", "testingmask", "test", "testing", "istest"),
 }
 EDGE_NAMES = frozenset({*_SOURCES, *_TARGETS, *_FURTHER_TARGETS, *WEIGHTS})
 

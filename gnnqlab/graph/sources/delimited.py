@@ -11,6 +11,7 @@ import gzip
 import io
 import re
 import sys
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,8 @@ def read_delimited(path: Path, *, names: Collection[str] = (), heading: bool | N
         "decimal": layout.decimal,
         "dtype": dict.fromkeys(layout.text_columns, str),
         "encoding": "utf-8-sig",
+        # By default a heading with fewer names moves all columns: pandas takes the first ones for names of rows.
+        "index_col": False,
     }
     try:
         table = None
@@ -93,6 +96,10 @@ def read_delimited(path: Path, *, names: Collection[str] = (), heading: bool | N
             table = _parsed(path, options)
     except pd.errors.ParserError as error:
         raise ValueError(_line_error(str(error))) from error
+    except pd.errors.ParserWarning as error:
+        raise ValueError(
+            "its heading must name every column, got fewer names than the rows have columns; add the missing names"
+        ) from error
     if layout.has_heading:
         table.columns = [str(name).strip() for name in table.columns]
     else:
@@ -103,15 +110,17 @@ def read_delimited(path: Path, *, names: Collection[str] = (), heading: bool | N
 def _parsed(path: Path, options: dict[str, Any]) -> DataFrame:
     import pandas as pd
 
-    try:
-        with _opened(path) as file:
-            return pd.read_csv(file, **options)
-    except pd.errors.ParserError:
-        mark = _later_comment(path)
-        if mark is None:
-            raise
-        with _opened(path) as file:
-            return pd.read_csv(file, comment=mark, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # columns without a name would be lost
+        try:
+            with _opened(path) as file:
+                return pd.read_csv(file, **options)
+        except pd.errors.ParserError:
+            mark = _later_comment(path)
+            if mark is None:
+                raise
+            with _opened(path) as file:
+                return pd.read_csv(file, comment=mark, **options)
 
 
 def detect_layout(

@@ -15,6 +15,7 @@ import numpy as np
 from gnnqlab.graph.sources import column_names
 from gnnqlab.graph.sources.column_names import could_be_id, plain, those_named
 from gnnqlab.graph.sources.node_labels import NodeLabels, read_labels
+from gnnqlab.graph.sources.row_names import is_row_numbers
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -42,15 +43,18 @@ class NodeColumns:
     notes: list[str] = field(default_factory=list)
 
 
-def find_id_column(table: DataFrame, edge_ids: Sequence[np.ndarray], taken: Sequence[str | None]) -> str | None:
+def find_id_column(
+    table: DataFrame, edge_ids: Sequence[np.ndarray], taken: Sequence[str | None], index: str | None = None
+) -> str | None:
     """Return the column of ids of a table of nodes; ``None`` if its rows are nodes 0 to N - 1.
 
     Args:
         table: of the nodes.
         edge_ids: ids of both ends of edges.
         taken: columns with another use.
+        index: column that was the index of the table.
     """
-    candidates = [column for column in table if could_be_id(str(column)) and column not in taken]
+    candidates = [column for column in table if (column == index or could_be_id(str(column))) and column not in taken]
     # "id" and the like before "name" and the like.
     candidates.sort(key=lambda column: plain(column) not in column_names.IDS)
     sample = [value for ids in edge_ids for value in ids[:_SAMPLE].tolist()]
@@ -107,7 +111,7 @@ def node_columns(
     features = []
     for column in remaining:
         values = table[column]
-        if _is_row_numbers(values, column):
+        if is_row_numbers(values, column):
             notes.append(f"left out: column {column}, which numbers the rows")
             continue
         _refuse_second_id(values, column, name, id_column)
@@ -194,6 +198,8 @@ def _masks(
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """Return the split as masks, and the columns that they come from."""
     by_split = {part: those_named(columns, names) for part, names in column_names.MASKS.items()}
+    for column in (each for found in by_split.values() for each in found if plain(each).endswith("mask")):
+        _require_mask(table[column], f"column {column} of {name}")
     by_split = {part: [each for each in found if _is_mask(table[each])] for part, found in by_split.items()}
     mask_columns = [column for found in by_split.values() for column in found]
     found = (
@@ -227,9 +233,19 @@ def _of_words(column: Series, label: str) -> dict[str, np.ndarray]:
 
 
 def _is_mask(column: Series) -> bool:
-    from pandas.api.types import is_bool_dtype, is_integer_dtype
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-    return is_bool_dtype(column) or (is_integer_dtype(column) and bool(column.isin([0, 1]).all()))
+    return is_bool_dtype(column) or (is_numeric_dtype(column) and bool(column.isin([0, 1]).all()))
+
+
+def _require_mask(column: Series, label: str) -> None:
+    """Refuse a column called a mask that is none; as a feature it would be a split in disguise."""
+    if not _is_mask(column):
+        row = int((~column.isin([0, 1])).to_numpy().argmax())
+        raise ValueError(
+            f"{label} is a mask, which must be True or False, or 1 or 0, got {column.tolist()[row]!r} in row {row}; "
+            f"convert it, or leave it out with drop=[{column.name!r}]"
+        )
 
 
 def _are_words(column: Series) -> bool:
@@ -238,16 +254,17 @@ def _are_words(column: Series) -> bool:
     return not is_numeric_dtype(column)
 
 
-def _is_row_numbers(column: Series, name: str) -> bool:
-    """Return True for the index that pandas writes as a first column without a name."""
-    return plain(name) == "unnamed0" and bool((column.to_numpy() == np.arange(len(column))).all())
-
-
 def _refuse_second_id(column: Series, name: str, table: str, id_column: str | None) -> None:
     from pandas.api.types import is_integer_dtype
 
-    if could_be_id(name) and is_integer_dtype(column) and len(column) > 2 and column.is_unique:
-        use = f"the ids are in column {id_column}" if id_column else "edges do not use them"
+    if not is_integer_dtype(column) or len(column) < 3 or not column.is_unique:
+        return
+    # Without ids row i is node i. Another order of the same numbers contradicts that.
+    order = column.to_numpy()
+    is_other_order = id_column is None and not np.array_equal(order, np.arange(order.size))
+    is_other_order &= np.array_equal(np.sort(order), np.arange(order.size))
+    if could_be_id(name) or is_other_order:
+        use = f"the ids are in column {id_column}" if id_column else "row i would be node i without them"
         raise ValueError(
             f"column {name} of {table} looks like ids of nodes, not like a feature: {len(column)} different integers "
             f"such as {column.iloc[0]}, and {use}; leave it out with drop=[{name!r}], or use it as id={name!r}"

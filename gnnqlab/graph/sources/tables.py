@@ -21,6 +21,7 @@ from gnnqlab.graph.sources import column_names
 from gnnqlab.graph.sources.delimited import TEXT_SUFFIXES, read_delimited
 from gnnqlab.graph.sources.node_positions import Ends, id_values, number_by_edges, number_by_rows
 from gnnqlab.graph.sources.node_table import find_id_column, node_columns, numbers
+from gnnqlab.graph.sources.row_names import is_row_numbers, with_ends_of_index, with_ids_of_index
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -152,6 +153,11 @@ def edges_of_tables(
     """Read two tables, without applying edge rules or making a split; see :func:`read_edges`."""
     options = options or TableOptions()
     edge_table, table, notes = _table(edges, "edges", options.heading)
+    edge_table = with_ends_of_index(edge_table)
+    numbered = [column for column in edge_table if is_row_numbers(edge_table[column], column)]
+    if numbered:
+        edge_table = edge_table.drop(columns=numbered)
+        notes.append(f"left out of edges: column {numbered[0]}, which numbers the rows")
     source, target = _ends(edge_table, table, options)
     notes.append(f"edges: source {source!r}, target {target!r}")
     extras = {str(column): edge_table[column].to_numpy() for column in edge_table if column not in (source, target)}
@@ -229,11 +235,12 @@ def _add_nodes(
 ) -> Ends:
     """Add the contents of a table of nodes to the edges; return the numbering of the nodes."""
     node_table, name, node_notes = _table(nodes, "nodes", options.heading)
+    node_table, index = with_ids_of_index(node_table)
     if options.id is not None and options.id not in node_table:
         raise ValueError(f"{name} must have the column {options.id!r}, got {_listed(node_table)}")
     taken = [options.split, *([options.label] if isinstance(options.label, str) else options.label or ())]
     taken += options.drop
-    id_column = options.id or find_id_column(node_table, given, taken)
+    id_column = options.id or find_id_column(node_table, given, taken, index)
     columns = node_columns(
         node_table, name, id_column=id_column, label=options.label, split=options.split, drop=options.drop
     )
@@ -300,7 +307,11 @@ def _table(source: str | Path | DataFrame, label: str, heading: bool | None) -> 
     if not isinstance(source, str | Path):
         if not hasattr(source, "columns"):
             raise TypeError(f"{label} must be a path or a pandas.DataFrame, got {type(source).__name__}")
-        return source.rename(columns=str), f"the table of {label}", []
+        table = source.rename(columns=str)
+        if not table.columns.is_unique:
+            column = table.columns[table.columns.duplicated()][0]
+            raise ValueError(f"columns of the table of {label} must have different names, got {column!r} twice; rename")
+        return table, f"the table of {label}", []
     path = Path(source).expanduser()
     if path.exists() and not is_table(path):
         raise ValueError(f"a table must be one of {', '.join(SUFFIXES)}, text also with .gz, got {path}")

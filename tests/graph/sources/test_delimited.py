@@ -29,6 +29,7 @@ from tests.cases import each
         ("a.csv", "\ufeffsrc,dst\r\n0,1\r\n", [[0, 1]], "separated by commas, a heading: src, dst"),
         ("a.txt", "0 1\n# in between\n1 2\n", [[0, 1], [1, 2]], "spaces, no heading"),
         ("a.csv", "src,dst\n007,8\n9,010\n", [["007", "8"], ["9", "010"]], "commas, a heading"),
+        ("a.csv", "src,dst\n0,1,\n1,2,\n", [[0, 1], [1, 2]], "separated by commas, a heading: src, dst"),
         ("a.tsv", "0\t1\t\n1\t2\t\n", [[0, 1], [1, 2]], "separated by tabs, no heading"),
     ],
 )

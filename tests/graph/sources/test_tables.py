@@ -156,7 +156,7 @@ def test_edges_that_are_refused(edges: dict[str, Any], text: str) -> None:
         ),
         (
             {"txId": [9, 8, 7, 6]},
-            r"column txId .* looks like ids of nodes, .* as 9, and edges do not use them; .*drop=\['",
+            r"column txId .* looks like ids of nodes, .* as 9, and row i would be node i without them; .*drop=\['",
         ),
     ],
 )
@@ -241,8 +241,8 @@ def test_masks_and_words_make_the_same_split() -> None:
     words = ["train", "val", "test", "train"]
     split = pd.DataFrame({"label": [0, 1, 0, 1], "Split": ["Training", "valid", "TEST", "train"]})
     masks = pd.DataFrame({"label": [0, 1, 0, 1], **{f"{part}_mask": [w == part for w in words] for part in PARTS}})
-    numbers = masks.astype(int)
-    graphs = [gq.read_edges(pd.DataFrame(EDGES), table) for table in (split, masks, numbers)]
+    tables = (split, masks, masks.astype(int), masks.astype(float))
+    graphs = [gq.read_edges(pd.DataFrame(EDGES), table) for table in tables]
     assert len({graph.content_hash for graph in graphs}) == 1
     assert [graphs[0].train_idx.tolist(), graphs[0].val_idx.tolist(), graphs[0].num_features] == [[0, 3], [1], 0]
 
@@ -269,11 +269,56 @@ def test_named_columns_and_columns_left_out() -> None:
         gq.read_edges(edges, nodes, drop="note")
 
 
+@each(
+    "index",
+    [pd.Index(["z", "x", "y"]), pd.Index(["z", "x", "y"], name="node"), pd.Index(["z", "x", "y"], name="user")],
+)
+def test_index_of_nodes_holds_their_ids(index: Any) -> None:
+    edges = pd.DataFrame({"src": ["x", "y"], "dst": ["y", "z"]})
+    graph = gq.read_edges(edges, pd.DataFrame({"size": [3, 1, 2]}, index=index))
+    assert dict(zip(graph.ids.tolist(), graph.features.flatten().tolist(), strict=True)) == {"x": 1, "y": 2, "z": 3}
+
+
+def test_index_of_integers_follows_a_column_of_ids() -> None:
+    edges, sizes = pd.DataFrame({"src": [0, 1], "dst": [1, 2]}), {"size": [3, 1, 2]}
+    assert gq.read_edges(edges, pd.DataFrame(sizes, index=[2, 0, 1])).features.flatten().tolist() == [1, 2, 3]
+    named = pd.DataFrame({"id": [1, 2, 0], **sizes}, index=[2, 0, 1])
+    assert gq.read_edges(edges, named).features.flatten().tolist() == [2, 3, 1]
+    with pytest.raises(ValueError, match=r"column index .* looks like ids of nodes, .* such as 7, .*drop=\['index'\]"):
+        gq.read_edges(edges, pd.DataFrame(sizes, index=[7, 8, 9]))
+    levels = pd.MultiIndex.from_tuples([(0, 1), (0, 2), (1, 0)], names=["a", "b"])
+    with pytest.raises(ValueError, match=r"one id per row, got an index of 2 levels \(a, b\); call reset_index"):
+        gq.read_edges(edges, pd.DataFrame(sizes, index=levels))
+
+
+def test_index_of_edges_holds_their_ends() -> None:
+    edges = pd.DataFrame({"src": [0, 1], "dst": [1, 2], "weight": [2, 3]})
+    expected_hash = gq.read_edges(edges).content_hash
+    assert gq.read_edges(edges.set_index(["src", "dst"])).content_hash == expected_hash
+    assert gq.read_edges(edges.set_index("src")).content_hash == expected_hash
+
+
+def test_column_of_the_same_numbers_in_another_order_is_refused() -> None:
+    nodes = pd.DataFrame({"user": [3, 2, 1, 0], "size": range(4)})
+    with pytest.raises(ValueError, match=r"column user .* looks like ids .* row i would be node i .*id='user'"):
+        gq.read_edges(pd.DataFrame(EDGES), nodes)
+    assert gq.read_edges(pd.DataFrame(EDGES), nodes, id="user").features.flatten().tolist() == [3, 2, 1, 0]
+
+
+def test_mask_that_is_none_is_refused() -> None:
+    nodes = pd.DataFrame({"label": [0, 1, 0, 1], "train_mask": [0, 1, 2, 0]})
+    with pytest.raises(ValueError, match="column train_mask .* True or False, or 1 or 0, got 2 in row 2; convert it"):
+        gq.read_edges(pd.DataFrame(EDGES), nodes)
+
+
 def test_index_that_pandas_wrote_is_left_out_and_said() -> None:
     nodes = pd.DataFrame({"Unnamed: 0": range(3), "id": ["x", "y", "z"], "size": [1, 2, 3]})
     graph = gq.read_edges(pd.DataFrame({"src": ["x", "y"], "dst": ["y", "z"]}), nodes)
     assert graph.num_features == 1
     assert "left out: column Unnamed: 0, which numbers the rows" in graph.notes
+    edges = gq.read_edges(pd.DataFrame({"Unnamed: 0": [0, 1], "src": [5, 7], "dst": [7, 9]}))
+    assert edges.ids.tolist() == [5, 7, 9]
+    assert "left out of edges: column Unnamed: 0, which numbers the rows" in edges.notes
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:
@@ -291,6 +336,9 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ragged.csv").write_text("src,dst\n0,1\n1,2,3\n")
     with pytest.raises(ValueError, match="the same number of columns, got 2 and in line 3 3"):
         load(tmp_path / "ragged.csv")
+    (tmp_path / "short.csv").write_text("src,dst\n0,1,5\n1,2,7\n")
+    with pytest.raises(ValueError, match="heading must name every column, got fewer names than the rows"):
+        load(tmp_path / "short.csv")
     (tmp_path / "binary.csv").write_bytes(b"\0\1")
     with pytest.raises(ValueError, match="binary.csv cannot be read: it must be text, got binary data"):
         load(tmp_path / "binary.csv")
@@ -306,3 +354,8 @@ def test_workers_load_a_folder_of_tables_by_its_path(tmp_path: Path) -> None:
     write(EDGES, tmp_path / "edges.csv")
     write(NODES, tmp_path / "nodes.csv")
     assert load(gq.configure(tmp_path).graph).content_hash == expected().content_hash
+
+
+def test_columns_of_equal_names_are_refused() -> None:
+    with pytest.raises(ValueError, match="edges must have different names, got 'dst' twice"):
+        gq.read_edges(pd.DataFrame([[0, 1, 2]], columns=["src", "dst", "dst"]))
