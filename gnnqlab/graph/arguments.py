@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.graph.array_checks import refuse_masked, refuse_out_of_float32
 from gnnqlab.graph.features import Features, SparseRows
 
 __all__ = ["as_features", "as_labels", "as_mask", "as_named_labels", "refuse_numbers_as_classes"]
@@ -24,6 +25,7 @@ def as_features(features: object, num_nodes: int) -> Features:
     if values.layout != torch.strided:
         coo = values.to("cpu").to_sparse_coo().coalesce()  # ascending, duplicates summed
         row, column = coo.indices()
+        refuse_out_of_float32("features", coo.values().numpy(), row.numpy(), column.numpy())
         counts = torch.bincount(row, minlength=coo.shape[0])  # (N,) values per row
         return SparseRows(
             indptr=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
@@ -71,7 +73,8 @@ def as_labels(labels: object, num_nodes: int, num_classes: int | None = None) ->
             # The first wrong node; argmax does not support bool.
             node = int(is_wrong.any(1).to(torch.uint8).argmax())
             raise ValueError(
-                f"multi-label targets must be 0 or 1, got {target[node][is_wrong[node]][0].item()} at node {node}"
+                f"multi-label targets must be 0 or 1, got {target[node][is_wrong[node]][0].item()} at node {node} in "
+                f"{_describe(target)}; one class for each node is integers of shape ({num_nodes},)"
             )
         return target.to(torch.uint8).contiguous(), target.shape[1]
     raise TypeError(
@@ -112,15 +115,25 @@ def as_named_labels(labels: object) -> tuple[object, tuple[str, ...] | None]:
     """
     if labels is None or isinstance(labels, Tensor):
         return labels, None
+    refuse_masked("labels", labels)
     values = np.asarray(labels)
     if values.ndim != 1 or values.dtype.kind not in "OU":
         return labels, None
-    words = values.tolist()
-    if not all(word is None or isinstance(word, str) for word in words):
+    is_text = values.dtype.kind == "U"
+    if is_text and not isinstance(labels, np.ndarray):
+        values = np.array(labels, dtype=object)  # as text a missing value would be the word "nan"
+    words = [None if _is_missing(word) else str(word) if is_text else word for word in values.tolist()]
+    present = [word for word in words if word is not None]
+    if not present or not all(isinstance(word, str) for word in present):
         return labels, None
-    names = sorted({word for word in words if word is not None})
+    names = sorted(set(present))
     codes = {word: code for code, word in enumerate(names)}
     return np.array([-1 if word is None else codes[word] for word in words]), tuple(names)
+
+
+def _is_missing(value: object) -> bool:
+    """Return True for ``None``, NaN, and the ``NA`` of pandas, which has no truth value."""
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
 
 
 def as_mask(what: str, nodes: object, num_nodes: int) -> Tensor:
@@ -159,11 +172,7 @@ def _tensor(name: str, value: object) -> Tensor:
         example = next((each for each in array.flat if not isinstance(each, int | float | np.number)), None)
         shown = "" if example is None else f" such as {example!r}"
         raise TypeError(f"{name} must be numbers, got {type(value).__name__} that holds {array.dtype}{shown}")
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise TypeError(
-            f"{name} must have a value everywhere, got a masked array with {int(np.ma.count_masked(value))} hidden "
-            "values; fill them, for instance with values.filled(0)"
-        )
+    refuse_masked(name, value)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))  # PyTorch has no types of the other byte order
     # torch.from_numpy needs writable memory and no negative strides.
@@ -171,6 +180,8 @@ def _tensor(name: str, value: object) -> Tensor:
         array = array.copy()
     # PyTorch has few operations for these types.
     if array.dtype in (np.uint16, np.uint32, np.uint64):
+        if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"{name} must be below 2**63, got {array.max()}; number the values from 0")
         array = array.astype(np.int64)
     return torch.from_numpy(array)
 

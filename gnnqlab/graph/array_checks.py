@@ -5,11 +5,13 @@ Every message states the rule, the value and the way out.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 __all__ = [
-    "MAX_NODES", "check_array", "check_csr", "check_rows", "first_not_finite", "refuse_not_finite", "type_text",
+    "MAX_NODES", "check_array", "check_csr", "check_rows", "first_not_finite", "refuse_masked", "refuse_not_finite",
+    "refuse_out_of_float32", "type_text",
 ]  # fmt: skip
 
 _CHUNK = 1 << 24  # number of values checked at a time, so that a check needs no second copy of the array
@@ -94,6 +96,40 @@ def refuse_not_finite(row: int, column: int, value: float) -> None:
         f"features must be finite, got {value} in row {row}, column {column}; "
         "repair or drop that node before building the graph"
     )
+
+
+def refuse_masked(what: str, values: object) -> None:
+    """Refuse a NumPy array that hides values, which conversions would uncover.
+
+    Example:
+        >>> refuse_masked("src", np.ma.masked_array([3, 4], mask=[False, True]))
+        Traceback (most recent call last):
+        TypeError: src must have a value everywhere, got a masked array with 1 hidden values; fill them, ...
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise TypeError(
+            f"{what} must have a value everywhere, got a masked array with {int(np.ma.count_masked(values))} hidden "
+            "values; fill them, for instance with values.filled(0)"
+        )
+
+
+def refuse_out_of_float32(what: str, values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
+    """Refuse stored values of a sparse matrix that are finite, but not as float32.
+
+    Args:
+        what: name of the matrix, for the error.
+        values: stored values ``(nnz,)``, of any type.
+        rows, columns: their places ``(nnz,)``.
+    """
+    if values.dtype.kind != "f" or values.dtype.itemsize <= 4:
+        return
+    is_lost = np.isfinite(values) & (np.abs(values) > np.finfo(np.float32).max)
+    if is_lost.any():
+        i = int(is_lost.argmax())
+        raise ValueError(
+            f"{what} must be within the range of float32, at most 3.4e38, got {values[i]:g} in row {rows[i]}, column "
+            f"{columns[i]}; replace or scale it"
+        )
 
 
 def _dtype_name(dtype: torch.dtype) -> str:

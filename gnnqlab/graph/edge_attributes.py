@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.graph.array_checks import refuse_masked
+
 __all__ = ["EdgeAttributes", "as_array", "as_edge_features", "as_edge_weights"]
 
 
@@ -90,8 +92,9 @@ class EdgeAttributes:
         return weights, None if self.features is None else torch.from_numpy(self.features[place])
 
 
-def as_array(values: object) -> np.ndarray:
-    """Convert a tensor, or anything array-like, to a NumPy array."""
+def as_array(values: object, what: str = "values") -> np.ndarray:
+    """Convert a tensor, or anything array-like, to a NumPy array; ``what`` is its name in errors."""
+    refuse_masked(what, values)
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
@@ -102,7 +105,7 @@ def as_edge_weights(weights: object, source: np.ndarray, target: np.ndarray) -> 
         TypeError: if they are not numbers.
         ValueError: if there is not one per edge, or one is negative, NaN or, as float32, infinite.
     """
-    values = as_array(weights)
+    values = as_array(weights, "edge weights")
     if values.dtype.kind not in "biuf":
         raise TypeError(f"edge weights must be numbers, got {type(weights).__name__} that holds {values.dtype}")
     column = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values  # (M, 1) -> (M,)
@@ -141,7 +144,7 @@ def as_edge_features(features: object, source: np.ndarray, target: np.ndarray) -
         TypeError: if they are not numbers.
         ValueError: if there is not one row per edge, rows are empty, or a value is NaN or, as float32, infinite.
     """
-    values = as_array(features)
+    values = as_array(features, "edge features")
     if values.dtype.kind not in "biuf":
         raise TypeError(f"edge features must be numbers, got {type(features).__name__} that holds {values.dtype}")
     rows = values[:, None] if values.ndim == 1 else values  # (M,) -> (M, 1)
@@ -155,6 +158,12 @@ def as_edge_features(features: object, source: np.ndarray, target: np.ndarray) -
         rows = np.ascontiguousarray(rows, dtype=np.float32)
     if not np.isfinite(rows).all():
         edge, column = (int(place[0]) for place in (~np.isfinite(rows)).nonzero())  # the first wrong value
+        given = values.reshape(rows.shape)[edge, column]
+        if np.isfinite(given):
+            raise ValueError(
+                f"edge features must be within the range of float32, at most 3.4e38, got {given:g} in column {column} "
+                f"of the edge {source[edge]} -> {target[edge]}; replace or scale it"
+            )
         raise ValueError(
             f"edge features must be finite, got {rows[edge, column]} in column {column} of the edge {source[edge]} -> "
             f"{target[edge]}; replace it, or build the graph without edge features"

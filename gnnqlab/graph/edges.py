@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnqlab.graph.array_checks import MAX_NODES
+from gnnqlab.graph.array_checks import MAX_NODES, refuse_masked
 from gnnqlab.graph.edge_attributes import EdgeAttributes, as_edge_features, as_edge_weights
 
 __all__ = ["CSR", "SelfLoops", "build_csr", "edge_list"]
@@ -178,6 +178,7 @@ def edge_list(indptr: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _node_ids(name: str, ids: object, num_nodes: int) -> np.ndarray:
+    refuse_masked(name, ids)
     array = np.asarray(ids)
     # NumPy makes float64 of an empty list.
     if array.size == 0:

@@ -12,7 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnqlab.graph.array_checks import check_array, check_csr, first_not_finite, refuse_not_finite
+from gnnqlab.graph.array_checks import (
+    check_array,
+    check_csr,
+    first_not_finite,
+    refuse_not_finite,
+    refuse_out_of_float32,
+)
 
 __all__ = ["Features", "SparseRows"]
 
@@ -70,6 +76,8 @@ class SparseRows:
         """Convert any ``scipy.sparse`` matrix or array; duplicate entries are summed."""
         csr = matrix.tocsr().copy()  # sum_duplicates works in place: leave the caller's matrix unchanged
         csr.sum_duplicates()  # sorts the columns of each row, too
+        row = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))  # (nnz,)
+        refuse_out_of_float32("features", csr.data, row, csr.indices)
         return cls(
             indptr=torch.from_numpy(csr.indptr.astype("int64")),
             indices=torch.from_numpy(csr.indices.astype("int32")),

@@ -149,7 +149,7 @@ class Graph(GraphArrays):
             num_classes=count,
             ids=as_ids(ids, num_nodes),
             class_names=as_class_names(class_names, count),
-            notes=(*notes, *_loop_note(src, dst, edge_weights, self_loops)),
+            notes=(*notes, *_edge_notes(src, dst, edge_weights, edge_features, self_loops)),
         )
         # Every reverse edge was added, so symmetry need not be computed.
         if symmetrize:
@@ -183,8 +183,9 @@ class Graph(GraphArrays):
             deduplicate=deduplicate,
             self_loops=self_loops,
         )
+        lost = _edge_notes(*self.edge_list(), self.edge_weights, self.edge_features, self_loops)
         # Cached properties are not copied: other edges may be symmetric, or not.
-        return Graph(**{**self._fields(), **structure})
+        return Graph(**{**self._fields(), **structure, "notes": (*self.notes, *lost)})
 
     def without_edge_weights(self) -> Graph:
         """Return the graph without edge weights.
@@ -360,16 +361,26 @@ def _structure(src: object, dst: object, weights: object, features: object, **ru
     return fields if features is None else {**fields, "edge_features": csr.features}
 
 
-def _loop_note(src: object, dst: object, weights: object, self_loops: SelfLoops) -> tuple[str, ...]:
-    """Return a sentence on weights of self loops that the edge rules replace, if there are any."""
-    if weights is None or self_loops == "keep":
+def _edge_notes(src: object, dst: object, weights: object, features: object, self_loops: SelfLoops) -> tuple[str, ...]:
+    """Return sentences on edges of weight 0, and on attributes of self loops that the edge rules replace."""
+    if weights is None and features is None:
         return ()
-    is_loop = as_array(src) == as_array(dst)  # (M,)
-    count = int((as_array(weights).reshape(-1)[is_loop] != 1).sum())
+    notes = []
     event = "replaced by one of weight 1 for each node" if self_loops == "add" else "removed"
-    return (
-        (f"{count} self loops with other weights than 1 were {event}; self_loops='keep' keeps them",) if count else ()
-    )
+    loops = as_array(src) == as_array(dst)  # (M,)
+    if weights is not None:
+        values = as_array(weights).reshape(-1)
+        if count := int((values == 0).sum()):
+            notes.append(f"{count} edges of weight 0 were left out")
+        if self_loops != "keep" and (count := int(((values != 1) & loops).sum())):
+            notes.append(f"{count} self loops with other weights than 1 were {event}; self_loops='keep' keeps them")
+    if features is not None and self_loops != "keep":
+        rows = as_array(features)[loops] != 0  # (loops, F) or (loops,)
+        is_lost = rows.any(axis=1) if rows.ndim == 2 else rows
+        if count := int(is_lost.sum()):
+            event = "replaced by zeros" if self_loops == "add" else "removed"
+            notes.append(f"features of {count} self loops were {event}; self_loops='keep' keeps them")
+    return tuple(notes)
 
 
 def _unless_all_one(weights: Tensor | None) -> Tensor | None:

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.graph.array_checks import refuse_masked
+
 __all__ = ["ClassNames", "as_class_names", "as_ids", "check_class_names", "check_ids", "find_ids"]
 
 ClassNames = tuple[str | int | float | bool, ...]
@@ -41,6 +43,7 @@ def as_ids(ids: object, num_nodes: int) -> np.ndarray | None:
     """
     if ids is None:
         return None
+    refuse_masked("ids", ids)
     values = ids.numpy() if isinstance(ids, Tensor) else np.asarray(ids)
     if values.dtype.kind == "O":
         values = _of_objects(values)

@@ -65,6 +65,14 @@ def test_features_go_where_their_edges_go(drawn: Any, symmetrize: bool, deduplic
             assert weight == (1.0 if u == v and self_loops == "add" else weights[tuple(sorted((u, v)))])
 
 
+def test_lost_features_of_self_loops_are_in_the_notes() -> None:
+    edges: Any = {"src": [0, 1, 0], "dst": [0, 1, 1], "num_nodes": 2, "edge_features": [[7.0, 0], [0, 0], [1, 1]]}
+    added, removed, kept = (Graph.from_edges(**edges, self_loops=rule) for rule in ("add", "remove", "keep"))
+    assert added.notes == ("features of 1 self loops were replaced by zeros; self_loops='keep' keeps them",)
+    assert "features of 1 self loops were removed" in removed.notes[0]
+    assert kept.notes == ()
+
+
 def test_directions_and_parallel_edges_keep_their_own() -> None:
     apart = Graph.from_edges([0, 1], [1, 0], num_nodes=2, edge_features=[5, 6], symmetrize=False, self_loops="remove")
     assert by_ends(apart) == [(0, 1, (6.0,)), (1, 0, (5.0,))] and apart.is_symmetric
@@ -80,7 +88,8 @@ def test_directions_and_parallel_edges_keep_their_own() -> None:
     ("given", "error", "text"),
     [
         ([1.0, np.nan, 0.0], ValueError, "edge features must be finite, got nan in column 0 of the edge 1 -> 2; "),
-        ([1.0, 1e39, 0.0], ValueError, "edge features must be finite, got inf in column 0 of the edge 1 -> 2; "),
+        ([1.0, 1e39, 0.0], ValueError, "within the range of float32, .* got 1e.39 in column 0 of the edge 1 -> 2; "),
+        ([1.0, np.inf, 0.0], ValueError, "edge features must be finite, got inf in column 0 of the edge 1 -> 2"),
         ([1.0, 2.0], ValueError, r"a row of at least one number for each of 3 edges, got shape \(2,\); give them in"),
         (np.ones((3, 0)), ValueError, r"at least one number for each of 3 edges, got shape \(3, 0\)"),
         (["a", "b", "c"], TypeError, "edge features must be numbers, got list that holds <U1"),

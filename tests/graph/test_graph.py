@@ -63,6 +63,33 @@ def test_recorded_symmetry_equals_the_computed_symmetry() -> None:
     assert Graph(**fields(g)).is_symmetric
 
 
+@each("argument", ["src", "dst", "edge_weights", "edge_features", "ids", "labels"])
+def test_arrays_with_hidden_values_are_refused(argument: str) -> None:
+    given: dict[str, Any] = {"src": [0, 1], "dst": [1, 0], "num_nodes": 2}
+    hidden = np.ma.masked_array([0, 1], mask=[False, True])  # type: ignore[no-untyped-call]
+    with pytest.raises(TypeError, match=f"{argument.replace('_', ' ')} must have a value everywhere, .* 1 hidden"):
+        Graph.from_edges(**{**given, argument: hidden})
+
+
+def test_sparse_features_beyond_float32_are_refused() -> None:
+    dense = np.array([[0.0, 1.0], [1e300, 0.0]])
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    for features in (sparse.csr_matrix(dense), torch.from_numpy(dense).to_sparse()):
+        with pytest.raises(ValueError, match="range of float32, at most 3.4e38, got 1e.300 in row 1, column 0"):
+            Graph.from_edges([0], [1], num_nodes=2, features=features)
+
+
+def test_words_as_labels_may_be_missing() -> None:
+    for missing in (None, float("nan")):
+        graph = Graph.from_edges([0], [1], num_nodes=3, labels=["b", missing, "a"])
+        assert (graph.labels.tolist(), graph.class_names) == ([1, -1, 0], ("a", "b"))
+
+
+def test_labels_beyond_int64_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"labels must be below 2\*\*63, got 18446744073709551615; number"):
+        Graph.from_edges([0], [1], num_nodes=2, labels=np.array([0, 2**64 - 1], dtype=np.uint64))
+
+
 def test_masks_and_ids_mean_the_same() -> None:
     mask = np.array([True, False, False])
     assert torch.equal(small(train_idx=mask).train_mask, small().train_mask)

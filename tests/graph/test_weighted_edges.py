@@ -43,6 +43,12 @@ def weighted_lists(draw: st.DrawFn) -> tuple[int, dict[tuple[int, int], float], 
     return num_nodes, pairs, draw(st.lists(st.integers(-2, 2), min_size=len(pairs), max_size=len(pairs)))
 
 
+def test_lost_weights_are_in_the_notes() -> None:
+    kept = Graph.from_edges([0, 0, 1], [0, 1, 2], num_nodes=3, edge_weights=[3, 0.5, 0], self_loops="keep")
+    assert kept.notes == ("1 edges of weight 0 were left out",)
+    assert "1 self loops with other weights than 1 were replaced" in kept.with_edge_rules(self_loops="add").notes[1]
+
+
 @given(weighted_lists(), st.booleans(), st.booleans(), st.sampled_from(["add", "keep", "remove"]))
 def test_matches_brute_force(drawn: Any, symmetrize: bool, deduplicate: bool, self_loops: str) -> None:
     num_nodes, pairs, times = drawn
