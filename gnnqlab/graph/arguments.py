@@ -9,7 +9,14 @@ from torch import Tensor
 from gnnqlab.graph.array_checks import refuse_masked, refuse_out_of_float32
 from gnnqlab.graph.features import Features, SparseRows
 
-__all__ = ["as_features", "as_labels", "as_mask", "as_named_labels", "refuse_numbers_as_classes"]
+__all__ = [
+    "as_features",
+    "as_labels",
+    "as_mask",
+    "as_named_labels",
+    "refuse_names_as_classes",
+    "refuse_numbers_as_classes",
+]
 
 
 def as_features(features: object, num_nodes: int) -> Features:
@@ -106,8 +113,35 @@ def refuse_numbers_as_classes(label: str, largest: int, num_nodes: int) -> None:
         )
 
 
-def as_named_labels(labels: object) -> tuple[object, tuple[str, ...] | None]:
+_FEW = 10
+"""Number of nodes up to which each may have a class of its own, as in examples."""
+
+
+def refuse_names_as_classes(label: str, count: int, num_labelled: int, word: object) -> None:
+    """Refuse words that look like names of nodes or measurements: one class per node, or more than a tenth of them.
+
+    Args:
+        label: name of the labels, for the error.
+        count: number of different words.
+        num_labelled: number of nodes with a word.
+        word: one of them, for the error.
+
+    Raises:
+        ValueError: with the number of classes, and the way out.
+    """
+    if count > max(_MANY, num_labelled // 10) or (count == num_labelled and num_labelled > _FEW):
+        raise ValueError(
+            f"{label} must be classes that nodes share, got {count:,} different words such as {word!r} for "
+            f"{num_labelled:,} nodes; if they are names of nodes, they are ids and not labels; if they are numbers, "
+            f"group them first; if they are all classes, pass num_classes={count}"
+        )
+
+
+def as_named_labels(labels: object, num_classes: int | None = None) -> tuple[object, tuple[str, ...] | None]:
     """Return words as labels 0 to C - 1 in alphabetical order with -1 for ``None``, and the words; others as they are.
+
+    Raises:
+        ValueError: if the words look like names of nodes; ``num_classes`` asserts that they are classes.
 
     Example:
         >>> as_named_labels(["red", None, "blue"])
@@ -127,6 +161,8 @@ def as_named_labels(labels: object) -> tuple[object, tuple[str, ...] | None]:
     if not present or not all(isinstance(word, str) for word in present):
         return labels, None
     names = sorted(set(present))
+    if num_classes is None:
+        refuse_names_as_classes("labels", len(names), len(present), names[0])
     codes = {word: code for code, word in enumerate(names)}
     return np.array([-1 if word is None else codes[word] for word in words]), tuple(names)
 

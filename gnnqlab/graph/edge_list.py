@@ -53,7 +53,7 @@ class EdgeList:
         """Build the graph with edge rules (by default the papers') and, without a split, a random one."""
         given_labels, names = self.labels, self.class_names
         if names is None:
-            given_labels, names = as_named_labels(given_labels)
+            given_labels, names = as_named_labels(given_labels, self.num_classes)
         labels, _ = as_labels(given_labels, self.num_nodes, self.num_classes)
         notes = self.notes
         splits = (self.train_idx, self.val_idx, self.test_idx)

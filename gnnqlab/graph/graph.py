@@ -135,7 +135,7 @@ class Graph(GraphArrays):
             self_loops=self_loops,
         )
         if class_names is None:
-            labels, class_names = as_named_labels(labels)
+            labels, class_names = as_named_labels(labels, num_classes)
         target, known_classes = as_labels(labels, num_nodes, num_classes)
         count = known_classes if num_classes is None else num_classes
         graph = cls(

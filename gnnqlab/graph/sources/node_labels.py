@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnqlab.graph.arguments import refuse_numbers_as_classes
+from gnnqlab.graph.arguments import refuse_names_as_classes, refuse_numbers_as_classes
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -32,7 +32,9 @@ class NodeLabels:
     note: str
 
 
-def read_labels(table: DataFrame, columns: Sequence[str], name: str, *, several: bool) -> NodeLabels:
+def read_labels(
+    table: DataFrame, columns: Sequence[str], name: str, *, several: bool, num_classes: int | None = None
+) -> NodeLabels:
     """Read the classes of nodes.
 
     Whole numbers from 0 are classes as they are. Words, truth values, and numbers with large gaps are numbered in
@@ -43,16 +45,17 @@ def read_labels(table: DataFrame, columns: Sequence[str], name: str, *, several:
         columns: one column of classes, or several of 0 and 1.
         name: of the table, for errors.
         several: True for several classes per node, one column each.
+        num_classes: number of classes if the caller has said it; then any number is accepted.
 
     Raises:
-        ValueError: if values are fractions, or as many different numbers as prices or measurements are.
+        ValueError: if values are fractions, or so many that they look like prices, measurements or names.
     """
     if several:
         matrix = np.stack([_zeros_and_ones(table[column], f"column {column} of {name}") for column in columns], axis=1)
         note = f"classes: {len(columns)} columns of 0 and 1: {_listed(columns)}"
         return NodeLabels(values=matrix, class_names=tuple(columns), note=note)
     column = columns[0]
-    codes, names = _codes(table[column], f"column {column} of {name}")
+    codes, names = _codes(table[column], f"column {column} of {name}", num_classes)
     count = len(names) if names is not None else int(codes.max(initial=-1)) + 1
     unlabelled = int((codes < 0).sum())
     note = f"classes: {count} from column {column}"
@@ -61,7 +64,7 @@ def read_labels(table: DataFrame, columns: Sequence[str], name: str, *, several:
     return NodeLabels(values=codes, class_names=names, note=note)
 
 
-def _codes(column: Series, label: str) -> tuple[np.ndarray, ClassNames | None]:
+def _codes(column: Series, label: str, num_classes: int | None) -> tuple[np.ndarray, ClassNames | None]:
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     is_missing = column.isna().to_numpy()
@@ -76,6 +79,8 @@ def _codes(column: Series, label: str) -> tuple[np.ndarray, ClassNames | None]:
             words = {word if isinstance(word, bool) else str(word) for word in words}
         # Truth values and words do not compare; each kind is sorted alone.
         names = tuple(sorted(words, key=lambda word: (isinstance(word, str), word)))
+        if names and num_classes is None:
+            refuse_names_as_classes(label, len(names), int((~is_missing).sum()), names[0])
         code_of = {name: code for code, name in enumerate(names)}
         word_codes = [
             -1 if is_absent else code_of.get(value, code_of.get(str(value), -1))
@@ -95,10 +100,11 @@ def _codes(column: Series, label: str) -> tuple[np.ndarray, ClassNames | None]:
     if codes.min(initial=0) < -1:
         raise ValueError(f"{label} is a class, which must be at least 0, or -1 or empty for none, got {codes.min()}")
     largest = int(values[-1]) if values.size else -1
-    if values.size > max(10, codes.size // 10):
+    if num_classes is None and values.size > max(10, codes.size // 10):
         refuse_numbers_as_classes(label, largest, codes.size)
     # Class numbers may start at 1 or have gaps; one that never occurs would be a useless output of the model.
-    if values.size and (values[0] > 0 or 2 * values.size < largest + 1):
+    is_within = num_classes is not None and largest < num_classes  # the caller counts the ones that never occur
+    if values.size and not is_within and (values[0] > 0 or 2 * values.size < largest + 1):
         positions = np.searchsorted(values, codes)
         return np.where(codes < 0, -1, positions), tuple(values.tolist())
     return codes, None

@@ -76,6 +76,7 @@ def node_columns(
     label: str | Sequence[str] | None,
     split: str | None,
     drop: Sequence[str],
+    num_classes: int | None = None,
 ) -> NodeColumns:
     """Read the columns of a table of nodes.
 
@@ -86,6 +87,7 @@ def node_columns(
         label: column of classes, or several columns of 0 and 1; by default one with a usual name.
         split: column of splits; by default one with a usual name, or columns of masks.
         drop: columns to leave out.
+        num_classes: number of classes if the caller has said it.
 
     Raises:
         ValueError: if a column does not exist, could have several uses, or cannot be a feature.
@@ -100,7 +102,8 @@ def node_columns(
         label_columns = _default_label(remaining, name)
     labels = None
     if label_columns:
-        labels = read_labels(table, label_columns, name, several=not isinstance(label, str) and label is not None)
+        several = not isinstance(label, str) and label is not None
+        labels = read_labels(table, label_columns, name, several=several, num_classes=num_classes)
         notes.append(labels.note)
     remaining = [column for column in remaining if column not in label_columns]
     masks, split_columns = _masks(table, remaining, split, name)

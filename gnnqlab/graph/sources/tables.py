@@ -44,6 +44,7 @@ class TableOptions:
     split: str | None = None
     drop: Sequence[str] = ()
     heading: bool | None = None
+    num_classes: int | None = None
     drop_edge_data: bool = False
 
     def __post_init__(self) -> None:
@@ -122,7 +123,7 @@ def read_edges(
     """
     options = TableOptions(
         source=source, target=target, weight=weight, edge_features=edge_features, id=id, label=label, split=split,
-        drop=drop, heading=heading, drop_edge_data=drop_edge_data,
+        drop=drop, heading=heading, num_classes=num_classes, drop_edge_data=drop_edge_data,
     )  # fmt: skip
     result = edges_of_tables(edges, nodes, options, name=name)
     if num_classes is not None:
@@ -242,7 +243,13 @@ def _add_nodes(
     taken += options.drop
     id_column = options.id or find_id_column(node_table, given, taken, index)
     columns = node_columns(
-        node_table, name, id_column=id_column, label=options.label, split=options.split, drop=options.drop
+        node_table,
+        name,
+        id_column=id_column,
+        label=options.label,
+        split=options.split,
+        drop=options.drop,
+        num_classes=options.num_classes,
     )
     if id_column is None:
         ends, order = _by_row(given, len(node_table), node_table, name), np.arange(len(node_table))

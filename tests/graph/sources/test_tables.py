@@ -228,6 +228,27 @@ def test_labels_of_any_type_are_numbered_and_keep_their_names(
     assert any("from column class" in note for note in graph.notes)
 
 
+@each("values", [[f"paper {i}" for i in range(11)], [f"{i}.50 EUR" for i in range(11)]])
+def test_words_that_differ_for_each_node_are_no_classes(values: list[str]) -> None:
+    text = "must be classes that nodes share, got 11 different words such as .* for 11 nodes; .*num_classes=11"
+    edges = pd.DataFrame({"src": range(10), "dst": range(1, 11)})
+    with pytest.raises(ValueError, match=text):
+        gq.read_edges(edges, pd.DataFrame({"label": values}))
+    with pytest.raises(ValueError, match=text):
+        Graph.from_edges(edges.src, edges.dst, num_nodes=11, labels=values)
+    assert gq.read_edges(edges, pd.DataFrame({"label": values}), num_classes=11).num_classes == 11
+    assert Graph.from_edges(edges.src, edges.dst, num_nodes=11, labels=values, num_classes=11).num_classes == 11
+
+
+def test_number_of_classes_says_that_numbers_are_classes() -> None:
+    edges = pd.DataFrame({"src": range(199), "dst": range(1, 200)})
+    nodes = pd.DataFrame({"label": range(0, 800, 4)})
+    with pytest.raises(ValueError, match="would be 797 classes for 200 nodes; .*num_classes=797"):
+        gq.read_edges(edges, nodes)
+    graph = gq.read_edges(edges, nodes, num_classes=797)
+    assert (graph.num_classes, graph.class_names, int(graph.labels.max())) == (797, None, 796)
+
+
 def test_several_label_columns_are_several_classes() -> None:
     nodes = pd.DataFrame({"age": range(4), "spam": [0, 1, 1, 0], "bot": [True, False, True, False]})
     graph = gq.read_edges(pd.DataFrame(EDGES), nodes, label=["spam", "bot"])
