@@ -168,6 +168,8 @@ def _first_lines(path: Path) -> tuple[list[str], bool]:
     with _unpacked(path) as file:
         data = file.read(_SAMPLE_BYTES + 1)
     is_complete = len(data) <= _SAMPLE_BYTES
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ValueError("it must be text in UTF-8, got UTF-16; save it as UTF-8, for instance as 'CSV UTF-8' in Excel")
     if b"\0" in data:
         raise ValueError("it must be text, got binary data")
     # The end of the sample may divide a character of several bytes.
@@ -235,16 +237,18 @@ def _split(row: str, separator: str) -> list[str]:
 
 
 def _is_heading(fields: Sequence[Sequence[str]], names: Collection[str], *, is_table: bool) -> bool:
-    first, others = fields[0], fields[1:]
-    if any(plain(field) in names for field in first):
+    first = fields[0]
+    others = [row for row in fields[1:] if row != first]
+    # Nodes may be called "u" and "v" as well: a name that occurs again is a value.
+    later = {field for row in others for field in row}
+    if any(plain(field) in names and field not in later for field in first):
         return True
     if any(_is_number(field) for field in first if field):
         return False
     if any(_is_number(field) for row in others for field in row):
         return True
     # Words only: a field that occurs again in another row is a value.
-    values = {field for row in others for field in row}
-    return is_table and values.isdisjoint(first)
+    return is_table and later.isdisjoint(first)
 
 
 def _is_number(text: str) -> bool:

@@ -31,13 +31,19 @@ def id_values(column: Series, label: str) -> np.ndarray:
     Raises:
         ValueError: if a value is missing, or neither an integer nor text; the text names column, row and value.
     """
+    from pandas import CategoricalDtype, Series
     from pandas.api.types import is_bool_dtype, is_integer_dtype
 
     if not len(column):
         return np.empty(0, dtype=np.int64)  # pandas reads an empty column as objects
     if column.hasnans:
         row = int(column.isna().to_numpy().argmax())
-        raise ValueError(f"{label} must hold an id in every row, got none in row {row}; leave out rows without ids")
+        raise ValueError(
+            f"{label} must hold an id in every row, got none in row {row}; leave out rows without ids, or, if an id "
+            "is a word such as NA or null, pass pandas.read_csv(path, keep_default_na=False) as the table"
+        )
+    if isinstance(column.dtype, CategoricalDtype) or column.dtype == object:
+        column = Series(column.tolist(), name=column.name)  # integers among objects and categories are integers
     if is_integer_dtype(column):
         values = column.to_numpy()
         return values if values.dtype == np.uint64 else values.astype(np.int64, copy=False)

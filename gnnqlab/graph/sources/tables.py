@@ -333,6 +333,11 @@ def _table(source: str | Path | DataFrame, label: str, heading: bool | None) -> 
         raise RuntimeError(
             f"reading {path} needs pyarrow, got {str(error).splitlines()[0]}; pip install pyarrow, or write it as CSV"
         ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"table {path} must be text in UTF-8, got the byte {error.object[error.start]:#x} at position "
+            f"{error.start}; save it as UTF-8, or pass pandas.read_csv(path, encoding='latin-1') as the table"
+        ) from error
     except (OSError, ValueError) as error:
         raise ValueError(f"table {path} cannot be read: {error}") from error
     # A separator at the end of each line makes one more column, without name and values.

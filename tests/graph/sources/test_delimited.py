@@ -23,6 +23,7 @@ from tests.cases import each
         ("a.txt", "# one\n% two\n\n3 7\n7  12\n", [[3, 7], [7, 12]], "spaces, no heading, 3 lines of comments skipped"),
         ("a.edges", "0|1\n1|2\n", [[0, 1], [1, 2]], "separated by bars, no heading"),
         ("a.csv", '"x, y",b\n"p, q",c\n', [["p, q", "c"]], "separated by commas, a heading: x, y, b"),
+        ("a.txt", "u v\nv w\n", [["u", "v"], ["v", "w"]], "spaces, no heading"),
         ("a.csv", "ann,bob\nbob,cem\n", [["ann", "bob"], ["bob", "cem"]], "no heading: column 1, column 2"),
         ("a.edgelist", "ann bob\ncem dan\n", [["ann", "bob"], ["cem", "dan"]], "spaces, no heading"),
         ("a.csv", "id,tags\n1,a;b\n2,c;d\n", [[1, "a;b"], [2, "c;d"]], "separated by commas, a heading: id, tags"),

@@ -206,6 +206,13 @@ def test_edges_and_rows_of_nodes_go_by_any_ids(ids: list[Any], nodes: list[Any] 
         assert found == {name: row for row, name in enumerate(nodes)}
 
 
+@each("dtype", ["object", "category"])
+def test_integers_of_any_column_type_are_integers(dtype: str) -> None:
+    edges = pd.DataFrame({"src": [30, 10], "dst": [10, 20]}).astype(dtype)
+    ids = gq.read_edges(edges).ids
+    assert ids is not None and ids.tolist() == [10, 20, 30]
+
+
 @each(
     ("values", "names", "labels"),
     [
@@ -360,6 +367,12 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "short.csv").write_text("src,dst\n0,1,5\n1,2,7\n")
     with pytest.raises(ValueError, match="heading must name every column, got fewer names than the rows"):
         load(tmp_path / "short.csv")
+    (tmp_path / "excel.csv").write_text("src,dst\n0,1\n", encoding="utf-16")
+    with pytest.raises(ValueError, match="excel.csv cannot be read: it must be text in UTF-8, got UTF-16; save it"):
+        load(tmp_path / "excel.csv")
+    (tmp_path / "latin.csv").write_text("src,dst\nJosé,Ana\n", encoding="latin-1")
+    with pytest.raises(ValueError, match="latin.csv must be text in UTF-8, got the byte 0xe9 at position 11; save it"):
+        load(tmp_path / "latin.csv")
     (tmp_path / "binary.csv").write_bytes(b"\0\1")
     with pytest.raises(ValueError, match="binary.csv cannot be read: it must be text, got binary data"):
         load(tmp_path / "binary.csv")
