@@ -203,6 +203,7 @@ def as_mask(what: str, nodes: object, num_nodes: int) -> Tensor:
 def _tensor(name: str, value: object) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach()
+    refuse_masked(name, value)
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         example = next((each for each in array.flat if not isinstance(each, int | float | np.number)), None)

@@ -27,6 +27,8 @@ _PATTERNS = (
 )
 _BY_PART = {pattern.format(word): part for pattern in _PATTERNS for part, words in _PARTS.items() for word in words}
 _TOGETHER = ("split_idx", "split", "splits", "split_mask")
+_NO_PART = ("", "none", "nan", "unlabelled", "unlabeled")
+_WAY_OUT = "remove it, and pass the split with graph.with_split(train_idx, val_idx, test_idx)"
 SPLIT_NAMES = frozenset({*_BY_PART, *_TOGETHER})
 """Usual names of splits."""
 
@@ -80,11 +82,15 @@ def read_split(keys: Sequence[str], value: Callable[[str], Any], num_nodes: int,
         count = counts.pop()
         if counts or not 0 <= split < count:
             raise ValueError(f"split must be in [0, {count}), the number of splits in the masks, got {split}")
-        parts = {part: np.take(array, split, _axis_of_splits(array, num_nodes)) for part, array in parts.items()}
+        parts = {
+            part: np.take(array, split, _axis_of_splits(array, num_nodes)) if array.ndim == 2 else array
+            for part, array in parts.items()
+        }
         note += f", number {split} of {count}, split=K chooses another" if count > 1 else ""
     elif split:
         raise ValueError(f"split must be 0 for a graph without several splits, got {split}")
-    return Split(**{part: _mask_or_nodes(array, num_nodes) for part, array in parts.items()}, note=note)
+    names = by_part if not together else dict.fromkeys(parts, together[0])
+    return Split(**{part: _mask_or_nodes(names[part], array, num_nodes) for part, array in parts.items()}, note=note)
 
 
 def _of_one_value(name: str, value: Any, num_nodes: int) -> dict[str, np.ndarray]:
@@ -98,18 +104,25 @@ def _of_one_value(name: str, value: Any, num_nodes: int) -> dict[str, np.ndarray
     if array.shape != (num_nodes,):
         raise ValueError(
             f"{name} must be a dictionary of train, valid and test, or one value for each of {num_nodes} nodes, got "
-            f"shape {array.shape}; pass the split with graph.with_split(train_idx, val_idx, test_idx)"
+            f"shape {array.shape}; {_WAY_OUT}"
         )
     if array.dtype.kind in "iu":
         known_values = set(np.unique(array).tolist())
-        if not known_values <= {-1, 0, 1, 2}:
+        # Only 0 and 1 could also be a mask, so all three parts must occur.
+        if not {0, 1, 2} <= known_values <= {-1, 0, 1, 2}:
             raise ValueError(
-                f"{name} must be 0 for training, 1 for validation and 2 for test nodes, got "
-                f"{sorted(known_values)[:4]}; pass the split with graph.with_split(train_idx, val_idx, test_idx)"
+                f"{name} must be 0 for training, 1 for validation and 2 for test nodes, got only "
+                f"{sorted(known_values)[:4]}; {_WAY_OUT}"
             )
         return {part: array == number for number, part in enumerate(_PARTS)}
     words = np.char.lower(array.astype(str))
-    return {part: np.isin(words, names) for part, names in _PARTS.items()}
+    parts = {part: np.isin(words, names) for part, names in _PARTS.items()}
+    is_other = ~np.isin(words, _NO_PART) & ~np.any(list(parts.values()), axis=0)
+    if is_other.any():
+        raise ValueError(
+            f"{name} must be train, val, test or empty for every node, got {str(array[is_other][0])!r}; {_WAY_OUT}"
+        )
+    return parts
 
 
 def _axis_of_splits(array: np.ndarray, num_nodes: int) -> int:
@@ -117,11 +130,26 @@ def _axis_of_splits(array: np.ndarray, num_nodes: int) -> int:
     return 1 if array.shape[0] == num_nodes else 0
 
 
-def _mask_or_nodes(array: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Return a mask as bool; 0 and 1 for every node are a mask, other integers are nodes."""
+def _mask_or_nodes(name: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
+    """Return a mask as bool; 0 and 1 for every node are a mask, other whole numbers are nodes.
+
+    Raises:
+        ValueError: if a mask has another value or size, or nodes are not whole numbers.
+    """
     flat = array.reshape(-1)
     if flat.dtype == bool:
         return flat
-    if flat.shape == (num_nodes,) and num_nodes > 2 and np.isin(flat, (0, 1)).all():
+    if flat.dtype.kind not in "iuf" and flat.size:
+        raise ValueError(f"{name} must be a mask or hold node numbers, got {flat.dtype}; {_WAY_OUT}")
+    is_mask = flat.shape == (num_nodes,) and num_nodes > 2 and bool(np.isin(flat, (0, 1)).all())
+    if "mask" in name.lower() and not is_mask and flat.shape != (num_nodes,):
+        raise ValueError(f"{name} must be 0 or 1 for each of {num_nodes} nodes, got {flat.size} values; {_WAY_OUT}")
+    if "mask" in name.lower() and not np.isin(flat, (0, 1)).all():
+        wrong = flat[~np.isin(flat, (0, 1))][0]
+        raise ValueError(f"{name} must be 0 or 1 for each of {num_nodes} nodes, got {wrong}; {_WAY_OUT}")
+    if is_mask or "mask" in name.lower():
         return flat.astype(bool)
+    if (flat != np.floor(flat)).any():
+        wrong = flat[flat != np.floor(flat)][0]
+        raise ValueError(f"{name} must hold node numbers, got {wrong}; {_WAY_OUT}")
     return flat.astype(np.int64)
