@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import reddit
 from gnnqlab.graph.sources.arrays import read_npz
+from gnnqlab.graph.sources.dimacs import read_dimacs
 from gnnqlab.graph.sources.graphsaint import read_graphsaint
 from gnnqlab.graph.sources.matrices import read_mat, read_mtx
 from gnnqlab.graph.sources.metis_files import read_metis
 from gnnqlab.graph.sources.named_arrays import is_array_folder, read_array_folder
 from gnnqlab.graph.sources.networkx_files import NETWORKX_SUFFIXES, read_networkx_file
 from gnnqlab.graph.sources.ogb import is_ogb_folder, looks_like_ogb, read_ogb
+from gnnqlab.graph.sources.pajek import read_pajek
 from gnnqlab.graph.sources.planetoid import planetoid_names, read_planetoid
 from gnnqlab.graph.sources.tables import TableOptions, edges_of_tables, is_table, table_in
 from gnnqlab.graph.sources.torch_files import read_torch_file
@@ -26,8 +28,8 @@ __all__ = ["READABLE", "read_path"]
 
 READABLE = (
     ".npz file, edge list (.csv, .tsv, .txt, .edges or .edgelist, each also .gz; .parquet file or folder), folder with "
-    "such tables called edges and nodes, Matrix Market .mtx, .graphml, .gml, .gexf, Pajek .net, METIS .graph, MATLAB "
-    ".mat, .pt file of tensors, folder of .npy arrays, DGL .bin file, "
+    "such tables called edges and nodes, Matrix Market .mtx, .graphml, .gml, .gexf, Pajek .net, METIS .graph, DIMACS "
+    ".gr, .col or .clq, MATLAB .mat, .pt file of tensors, folder of .npy arrays, DGL .bin file, "
     "folder saved by Graph.save, planetoid folder (FOLDER:NAME with ind.NAME.* files), "
     "GraphSAINT folder (adj_full.npz ...), extracted OGB folder (raw/, split/)"
 )
@@ -85,8 +87,8 @@ def _read_file(path: Path, options: dict[str, Any], split: int) -> EdgeList | Gr
     _expect_no_names(path, options)
     if suffix == ".mtx":
         return read_mtx(path, drop_edge_data=options["drop_edge_data"])
-    if suffix == ".graph" and not name.startswith("ind."):
-        return read_metis(path, drop_edge_data=options["drop_edge_data"])
+    if suffix in _TEXT_READERS and not name.startswith("ind."):
+        return _TEXT_READERS[suffix](path, drop_edge_data=options["drop_edge_data"])
     if path.name == "graph.json":
         return Graph.load(path.parent)
     if path.name.startswith("ind.") and path.name.count(".") >= 2:
@@ -96,6 +98,11 @@ def _read_file(path: Path, options: dict[str, Any], split: int) -> EdgeList | Gr
     raise ValueError(f"a graph path must be one of: {READABLE}; got the file {path}")
 
 
+_TEXT_READERS: dict[str, Callable[..., EdgeList]] = {
+    ".graph": read_metis,
+    **dict.fromkeys((".net", ".paj"), read_pajek),
+    **dict.fromkeys((".gr", ".col", ".clq", ".dimacs"), read_dimacs),
+}
 _WAYS_OUT = {
     ".h5ad": "with anndata, gnnqlab.from_scipy(data.obsp['connectivities'], features=data.X, labels=codes of data.obs)",
     ".h5": "read its arrays with h5py, and pass them to gnnqlab.Graph.from_edges",
@@ -106,7 +113,6 @@ _WAYS_OUT = {
     ".gpickle": "a pickle can run code when it is read; load it yourself, and pass the graph to gnnqlab.from_networkx",
     ".json": "networkx.node_link_graph reads node-link JSON; pass the graph to gnnqlab.from_networkx",
     ".xlsx": "pandas.read_excel reads its sheets; pass the tables to gnnqlab.read_edges",
-    ".gr": "lines 'a SOURCE TARGET WEIGHT' of DIMACS: pandas.read_csv with sep=' ', then gnnqlab.read_edges",
     ".gephi": "export the graph from Gephi as GraphML, GEXF or as tables of edges and nodes",
     ".dump": "export nodes and relationships from Neo4j as CSV (apoc.export.csv), and pass them to gnnqlab.read_edges",
     ".ttl": "RDF has edges of several types; select one, and pass its pairs to gnnqlab.read_edges",

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gnnqlab.graph import Graph
+
 NODES, WIDTH = 30, 4
 
 
@@ -21,6 +23,12 @@ def adjacency() -> np.ndarray:
 
 def features() -> np.ndarray:
     return np.random.default_rng(1).standard_normal((NODES, WIDTH))
+
+
+def links(graph: Graph) -> list[tuple[int, int]]:
+    """Return the edges without self loops, each once."""
+    src, dst = graph.edge_list()
+    return sorted({(u, v) for u, v in zip(src.tolist(), dst.tolist()) if u < v})
 
 
 def write_reddit(folder: Path) -> Path:
