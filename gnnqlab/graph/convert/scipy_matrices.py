@@ -64,8 +64,11 @@ def edges_of_scipy(adjacency: Any, *, name: str = "scipy", drop_edge_data: bool 
     if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
         raise ValueError(
             f"an adjacency matrix must be square, with a row and a column per node, got shape {tuple(adjacency.shape)}"
+            "; for nodes of two kinds pass scipy.sparse.block_array([[None, B], [B.T, None]])"
         )
     entries = adjacency.tocoo()
+    if entries.data.dtype.kind == "c":
+        raise ValueError(f"an adjacency matrix must hold real numbers, got {entries.data.dtype}; pass its magnitudes")
     # A matrix of zeros and ones is an unweighted graph.
     is_weighted = not drop_edge_data and not bool(((entries.data == 0) | (entries.data == 1)).all())
     if is_weighted:

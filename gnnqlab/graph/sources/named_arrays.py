@@ -5,7 +5,7 @@ Arrays are recognized by their usual names. Every array is used, or the graph is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from gnnqlab.graph.convert.values import as_targets
 from gnnqlab.graph.edge_attributes import as_array
 from gnnqlab.graph.edge_list import EdgeList
 
-__all__ = ["edges_of_arrays", "is_array_folder", "read_array_folder"]
+__all__ = ["edges_of_arrays", "has_edges", "is_array_folder", "read_array_folder"]
 
 _ENDS = (("edge_src", "edge_dst"), ("src", "dst"), ("source", "target"), ("row", "col"), ("senders", "receivers"))
 _PAIRS = ("edge_index", "edges", "edge_list", "edge", "edgelist")
@@ -60,8 +60,10 @@ def edges_of_arrays(name: str, arrays: Mapping[str, Any], *, split: int = 0) -> 
     used.update(sizes)
     largest = int(max(source.max(initial=-1), target.max(initial=-1)))
     num_nodes = int(as_array(sizes["num_nodes"]).reshape(-1)[0]) if "num_nodes" in sizes else 0
-    num_nodes = num_nodes or (features.shape[0] if features is not None else 0)
-    num_nodes = num_nodes or (max(labels.shape) if labels is not None else 0) or largest + 1
+    num_nodes = num_nodes or (int(np.shape(features)[0]) if features is not None else 0)
+    num_nodes = (
+        num_nodes or (0 if labels is None else labels.size if labels.shape[0] == 1 else labels.shape[0]) or largest + 1
+    )
     given = one(_WEIGHTS)
     edge_features = one(_EDGE_FEATURES)
     parts = read_split(list(arrays), arrays.__getitem__, num_nodes, split=split)
@@ -93,8 +95,18 @@ def edges_of_arrays(name: str, arrays: Mapping[str, Any], *, split: int = 0) -> 
 
 def is_array_folder(folder: Path) -> bool:
     """True if the folder holds ``.npy`` files with edges."""
-    names = {path.stem for path in folder.glob("*.npy")}
-    return any(name in names for name in (*_PAIRS, *_ADJACENCY)) or any(set(pair) <= names for pair in _ENDS)
+    return has_edges(path.stem for path in folder.glob("*.npy"))
+
+
+def has_edges(names: Iterable[str]) -> bool:
+    """Return True if names of arrays include edges, as pairs, as two ends or as a matrix.
+
+    Example:
+        >>> has_edges(["edge_index", "x"]), has_edges(["src", "dst"]), has_edges(["x", "y"])
+        (True, True, False)
+    """
+    known = set(names)
+    return any(name in known for name in (*_PAIRS, *_ADJACENCY)) or any(set(pair) <= known for pair in _ENDS)
 
 
 def read_array_folder(folder: Path, *, split: int = 0) -> EdgeList:
