@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gnnqlab.graph import Graph, from_pyg
+from gnnqlab.graph import Graph, from_networkx, from_pyg
 from tests.cases import each
 
 MASKS = [np.arange(4) < 2, np.arange(4) == 2, np.arange(4) == 3]
@@ -29,6 +29,7 @@ def data(**attributes: Any) -> SimpleNamespace:
         dict(zip(("train_mask", "valid_mask", "test_mask"), (mask.astype(float) for mask in MASKS))),
         dict(zip(("train_idx", "valid_idx", "test_idx"), map(torch.tensor, IDS))),
         dict(zip(("idx_train", "idx_val", "idx_test"), IDS)),
+        dict(zip(("trainMask", "validationMask", "testMask"), (mask.astype(int) for mask in MASKS))),
         {"split_idx": dict(zip(("train", "valid", "test"), map(torch.tensor, IDS)))},
         {"split": torch.tensor([0, 0, 1, 2])},
         {"splits": ["train", "train", "valid", "test"]},
@@ -57,6 +58,30 @@ def test_split_is_found_by_usual_names(attributes: dict[str, Any]) -> None:
 def test_unclear_split_is_refused_by_name(attributes: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         from_pyg(data(**attributes))
+
+
+def test_split_of_words_on_the_nodes_of_networkx() -> None:
+    nx = pytest.importorskip("networkx", reason="networkx is not installed")
+    graph = nx.path_graph(4)
+    for node, word in enumerate(("train", "train", "valid")):
+        graph.nodes[node].update(split=word)
+    g = from_networkx(graph, labels=[0, 1, 0, 1])
+    assert [g.train_idx.tolist(), g.val_idx.tolist(), g.test_idx.tolist()] == [[0, 1], [2], []]
+    assert "split: from split" in g.notes
+
+
+def test_numbers_called_x_and_y_in_networkx_are_noted() -> None:
+    nx = pytest.importorskip("networkx", reason="networkx is not installed")
+    graph = nx.path_graph(4)
+    for node in graph:
+        graph.nodes[node].update(x=float(node), y=node % 2)
+    assert any("x, one number, is the feature of nodes and y the class" in note for note in from_networkx(graph).notes)
+
+
+def test_edge_types_are_refused_unless_there_is_one() -> None:
+    assert from_pyg(data(edge_type=torch.zeros(3))).num_edges == 10
+    with pytest.raises(ValueError, match="got edge_type; use"):
+        from_pyg(data(edge_type=torch.tensor([0, 1, 0])))
 
 
 @each("field", ["features", "labels", "edge_weights", "edge_features", "train_idx", "src", "dst"])

@@ -210,6 +210,9 @@ def edges_of_pyg(
     # PyG names the values of edges ``edge_...``.
     edge_keys = [key for key in _keys(data) if key.startswith("edge_") and key != "edge_index"]
     edge_data = {key: getattr(data, key) for key in edge_keys if getattr(data, key) is not None}
+    edge_type = edge_data.get("edge_type")
+    if isinstance(edge_type, Tensor) and not bool((edge_type != edge_type[:1]).any()):
+        del edge_data["edge_type"]  # one type of edges carries no information
     of_edges = named_features(edge_features)
     weights = take_weights("from_pyg", edge_data, edge_weights, drop=drop_edge_data, features=of_edges)
     src, dst = edge_index.cpu()  # (2, M) -> (M,), (M,)

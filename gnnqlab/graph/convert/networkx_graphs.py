@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from gnnqlab.graph.convert.splits import SPLIT_NAMES, read_split
 from gnnqlab.graph.convert.values import (
     FEATURES,
     LABELS,
-    MASKS,
     WEIGHTS,
     as_targets,
     named_features,
@@ -49,7 +49,8 @@ def from_networkx(
     ``MultiGraph`` count separately only with ``deduplicate=False``.
 
     Args:
-        graph: the graph; the attributes ``train_mask``, ``val_mask`` and ``test_mask`` of its nodes are its split.
+        graph: the graph; the attributes ``train_mask``, ``val_mask`` and ``test_mask`` of its nodes are its split,
+            or ``split`` with the words train, val and test.
         features: values of shape ``(N, D)`` in node order, or the attribute that holds a number or a list of numbers
             on every node; by default ``feat``, ``features`` or ``x``, the first that exists.
         labels: integer targets, likewise; by default ``label``, ``labels`` or ``y``.
@@ -131,7 +132,14 @@ def edges_of_networkx(
         notes.append(f"left out: attribute {label_key}, a different word on every node, which is a name, not a class")
         keys = [key for key in keys if key != label_key]
         words = None
-    masks = [column(key).to(torch.bool) if key in keys else None for key in MASKS]
+
+    def split_values(key: str) -> Any:
+        found_words = _words(key, rows)
+        return column(key) if found_words is None else np.array(found_words, dtype=object)
+
+    parts = read_split([key for key in keys if isinstance(key, str)], split_values, len(nodes))
+    if {"x", "y"} <= set(keys) and features is labels is None and isinstance(rows[0].get("x"), Real):
+        notes.append("x, one number, is the feature of nodes and y the class; features= and labels= choose others")
     location = "the nodes' attributes"
     return EdgeList(
         name=str(graph.name) or "networkx",
@@ -142,12 +150,12 @@ def edges_of_networkx(
         edge_features=values,
         features=_as_rows(node_values("features", keys, column, features, FEATURES, of=location)),
         labels=words or as_targets(node_values("labels", keys, column, labels, LABELS, of=location)),
-        train_idx=masks[0],
-        val_idx=masks[1],
-        test_idx=masks[2],
+        train_idx=parts.train,
+        val_idx=parts.val,
+        test_idx=parts.test,
         both_ways=not graph.is_directed(),
         ids=_ids(nodes),
-        notes=(*notes, *_unused(keys, features, labels)),
+        notes=(*notes, *((parts.note,) if parts.note else ()), *_unused(keys, features, labels)),
     )
 
 
@@ -178,7 +186,7 @@ def _unused(keys: list[str], features: object, labels: object) -> tuple[str, ...
         for given, usual in ((features, FEATURES), (labels, LABELS))
         if given is None or isinstance(given, str)
     }
-    others = [str(key) for key in keys if key not in used and key not in MASKS]
+    others = [str(key) for key in keys if key not in used and key not in SPLIT_NAMES]
     return (f"left out of the nodes' attributes: {', '.join(others)}",) if others else ()
 
 

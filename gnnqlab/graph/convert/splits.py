@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,9 @@ _PATTERNS = (
     "idx_{}",
 )
 _BY_PART = {pattern.format(word): part for pattern in _PATTERNS for part, words in _PARTS.items() for word in words}
-_TOGETHER = ("split_idx", "split", "splits", "split_mask")
+# As in trainMask.
+_BY_PART |= {re.sub(r"_(.)", lambda match: match[1].upper(), name): part for name, part in _BY_PART.items()}
+_TOGETHER = ("splitIdx", "split_idx", "split", "splits", "split_mask")
 _NO_PART = ("", "none", "nan", "unlabelled", "unlabeled")
 _WAY_OUT = "remove it, and pass the split with graph.with_split(train_idx, val_idx, test_idx)"
 SPLIT_NAMES = frozenset({*_BY_PART, *_TOGETHER})

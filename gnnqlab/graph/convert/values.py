@@ -16,13 +16,12 @@ from torch import Tensor
 from gnnqlab.graph.edge_attributes import as_array
 
 __all__ = [
-    "FEATURES", "LABELS", "MASKS", "WEIGHTS", "as_mask_column", "as_targets", "named_features", "node_values",
+    "FEATURES", "LABELS", "WEIGHTS", "as_targets", "named_features", "node_values",
     "take_features", "take_weights",
 ]  # fmt: skip
 
 FEATURES = ("feat", "features", "x")
 LABELS = ("label", "labels", "y")
-MASKS = ("train_mask", "val_mask", "test_mask")
 WEIGHTS = ("weight", "edge_weight")
 """Usual names of edge weights."""
 
@@ -77,21 +76,6 @@ def as_targets(labels: Any) -> Any:
         # Fractions are returned unchanged, and refused by the check of labels.
         return class_numbers.to(torch.int64) if torch.equal(class_numbers, class_numbers.round()) else flat_labels
     return flat_labels
-
-
-def as_mask_column(mask: Tensor | None, split: int) -> Tensor | None:
-    """Return the mask of one split; ``split`` is its column if there are several.
-
-    Raises:
-        ValueError: if there are fewer columns.
-    """
-    if mask is None:
-        return None
-    if mask.dim() == 2:
-        if not 0 <= split < mask.shape[1]:
-            raise ValueError(f"split must be in [0, {mask.shape[1]}), the number of splits in the masks, got {split}")
-        mask = mask[:, split]  # (N, splits) -> (N,)
-    return mask.to(torch.bool)
 
 
 def take_weights(
