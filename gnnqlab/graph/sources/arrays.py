@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gnnqlab.graph.convert.scipy_matrices import edges_of_scipy
 from gnnqlab.graph.convert.splits import SPLIT_NAMES
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.features import SparseRows
@@ -116,7 +117,29 @@ _OWN = frozenset({
     "num_nodes", "edge_src", "edge_dst", "edge_weight", "edge_feat", "feat", "feat_indptr", "feat_indices",
     "feat_values", "feat_dim", "label", "train_idx", "val_idx", "test_idx",
 })  # fmt: skip
+
+
+def _sparse_matrix(archive: Mapping[str, np.ndarray], name: str, split: int) -> EdgeList:
+    """Read an adjacency in CSR or CSC: of ``scipy.sparse.save_npz``, or as ``indptr`` and ``indices`` alone."""
+    from scipy.sparse import csc_array, csr_array
+
+    _refuse_split(split)
+    others = sorted(set(archive) - {"indptr", "indices", "data", "format", "shape", "_is_array"})
+    if others:
+        raise ValueError(
+            f"a sparse matrix must have the arrays indptr, indices and data alone, got {', '.join(others)}"
+        )
+    indptr, indices = archive["indptr"], archive["indices"]
+    data = archive["data"] if "data" in archive else np.ones(len(indices))
+    kind = archive["format"].item() if "format" in archive else b"csr"
+    layout = csc_array if kind in (b"csc", "csc") else csr_array
+    size = len(indptr) - 1
+    shape = tuple(int(length) for length in archive["shape"]) if "shape" in archive else (size, size)
+    return edges_of_scipy(layout((data, indices, indptr), shape=shape), name=name)
+
+
 _LAYOUTS = (
+    ({"indptr", "indices"}, _sparse_matrix),
     ({"num_nodes", "edge_src", "edge_dst"}, _own),
     ({"edges", "node_features", "node_labels", "train_masks", "val_masks", "test_masks"}, _heterophilous),
     ({"adj_indptr", "adj_indices", "attr_indptr", "attr_indices", "attr_data", "attr_shape", "labels"}, _pitfalls),

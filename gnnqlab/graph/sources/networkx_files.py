@@ -31,7 +31,7 @@ def read_networkx_file(
     except ImportError as error:
         raise RuntimeError(f"reading {path} needs the package networkx, got {error}; pip install networkx") from error
     name = Path(path.name.removesuffix(".gz"))
-    kind = NETWORKX_SUFFIXES[name.suffix]
+    kind = NETWORKX_SUFFIXES[name.suffix.lower()]
     # networkx unpacks files that end in .gz.
     readers = {"GraphML": nx.read_graphml, "GML": _read_gml, "GEXF": nx.read_gexf}
     try:

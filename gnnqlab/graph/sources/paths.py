@@ -67,7 +67,7 @@ def read_path(
 
 def _read_file(path: Path, options: dict[str, Any], split: int) -> EdgeList | Graph:
     name = path.name.removesuffix(".gz")
-    suffix = Path(name).suffix
+    suffix = Path(name).suffix.lower()
     if suffix == ".npz":
         _expect_no_names(path, options)
         return read_npz(path, split=split)
@@ -113,6 +113,12 @@ _WAYS_OUT = {
     ".gpickle": "a pickle can run code when it is read; load it yourself, and pass the graph to gnnqlab.from_networkx",
     ".json": "networkx.node_link_graph reads node-link JSON; pass the graph to gnnqlab.from_networkx",
     ".xlsx": "pandas.read_excel reads its sheets; pass the tables to gnnqlab.read_edges",
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar"), "unpack the archive, and pass the folder or file in it"),
+    ".p": "a pickle can run code when it is read; load it yourself, and pass the graph to gnnqlab.load",
+    ".dot": "networkx.nx_pydot.read_dot reads it; pass the graph to gnnqlab.from_networkx",
+    ".g6": "networkx.read_graph6 reads it; pass the graph to gnnqlab.from_networkx",
+    ".rds": "write it in R as GraphML with igraph::write_graph(graph, file, format = 'graphml')",
+    ".rdata": "write it in R as GraphML with igraph::write_graph(graph, file, format = 'graphml')",
     ".gephi": "export the graph from Gephi as GraphML, GEXF or as tables of edges and nodes",
     ".dump": "export nodes and relationships from Neo4j as CSV (apoc.export.csv), and pass them to gnnqlab.read_edges",
     ".ttl": "RDF has edges of several types; select one, and pass its pairs to gnnqlab.read_edges",
@@ -151,6 +157,11 @@ def _read_dgl_file(
 def _read_folder(path: Path, options: dict[str, Any], split: int) -> EdgeList | Graph:
     if split and not is_array_folder(path):
         raise ValueError(f"split must be 0 for a folder with one split, got {split} for {path}")
+    if (path / "meta.yaml").is_file():
+        raise ValueError(
+            f"a graph path must be of a format that is read, got the DGL CSV data set {path}: load it with "
+            "dgl.data.CSVDataset, and pass one of its graphs to gnnqlab.from_dgl"
+        )
     # Files of tables have free names, so a saved graph in the same folder takes precedence.
     if not is_saved_graph(path) and (edges := table_in(path, "edges")) is not None:
         nodes = table_in(path, "nodes")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gnnqlab.graph.convert.frameworks import edges_of_pyg
+from gnnqlab.graph.convert.values import FEATURES, LABELS
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.sources.named_arrays import edges_of_arrays
 
@@ -45,6 +46,10 @@ def read_torch_file(path: Path, *, split: int = 0, **options: Any) -> EdgeList:
         )
     values = {str(key): value for key, value in contents.items() if value is not None}
     if isinstance(values.get("edge_index"), torch.Tensor):
+        for name, usual in (("x", FEATURES), ("y", LABELS)):
+            others = [key for key in usual if key in values]
+            if name not in values and len(others) == 1:
+                values[name] = values.pop(others[0])
         edges = edges_of_pyg(SimpleNamespace(**values), split=split, **options)
     else:
         edges = edges_of_arrays(path.stem, values, split=split)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csc_array, csr_array, save_npz
 
 import gnnqlab as gq
 from gnnqlab.graph import Graph
@@ -129,11 +129,19 @@ READ: dict[str, Make] = {
     "npz of ours": saved(
         "a.npz", lambda path: np.savez(path, num_nodes=5, edge_src=[0, 1, 3], edge_dst=[1, 2, 4], feat=X, label=Y)
     ),
+    "npz of scipy": saved("a.npz", lambda path: save_npz(path, csc_array(np.triu((HALF + HALF.T).toarray() > 0)))),
+    "npz of rows": saved(
+        "a.npz", lambda path: np.savez(path, indptr=np.array([0, 1, 2, 2, 3, 3]), indices=np.array([1, 2, 4]))
+    ),
+    "METIS, gzip": saved("A.GRAPH.gz", lambda path: path.write_bytes(gzip.compress(b"5 3\n2\n1 3\n2\n5\n4\n"))),
     "npy folder": folder_of(
         {"edge_index.npy": lambda path: np.save(path, np.array(EDGES)), "node_feat.npy": lambda path: np.save(path, X)}
     ),
     "pt of tensors": saved(
         "a.pt", lambda path: torch.save({"edge_index": torch.tensor(EDGES).T, "x": torch.ones(5, 2)}, path)
+    ),
+    "pt of names of DGL": saved(
+        "a.pt", lambda path: torch.save({"edge_index": torch.tensor(EDGES).T, "feat": torch.ones(5, 2)}, path)
     ),
     "pt as PyG stores it": saved(
         "a.pt", lambda path: torch.save(({"edge_index": torch.tensor(EDGES).T, "num_nodes": 5}, None), path)
@@ -160,6 +168,9 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "Excel": (text("a.xlsx", "x"), "pandas.read_excel .* gnnqlab.read_edges"),
     "JSON": (text("a.json", "{}"), "networkx.node_link_graph"),
     "RDF": (text("a.ttl", "x"), "select one, and pass its pairs to gnnqlab.read_edges"),
+    "archive": (text("a.tgz", "x"), "unpack the archive, and pass the folder or file in it"),
+    "R": (text("a.rds", "x"), "write it in R as GraphML"),
+    "DGL CSV": (folder_of({"meta.yaml": lambda path: path.write_text("edge_data:")}), "pass .* to gnnqlab.from_dgl"),
     "npz of unknown names": (
         saved("a.npz", lambda path: np.savez(path, edge_index=np.array(EDGES).T, mystery=X)),
         "must have a usual name, got mystery, which .* or pass arrays to gnnqlab.Graph.from_edges",
@@ -202,7 +213,9 @@ def test_format_is_read_with_its_edges(tmp_path: Path, name: str) -> None:
         assert {0.5, 2.5, 4.0} <= set(graph.edge_weights.tolist()) or "METIS" in name  # type: ignore[union-attr]
     if name in ("MATLAB", "npz of usual names", "npz of ours"):
         assert (graph.features.tolist(), graph.labels.tolist()) == (X.tolist(), Y.tolist())
-    assert graph.notes or name in ("npz of ours", "saved graph", "pt of tensors", "pt as PyG stores it")
+    assert name != "pt of names of DGL" or graph.num_features == 2
+    has_no_notes = ("npz of ours", "npz of rows", "npz of scipy", "saved graph", "pt of tensors", "pt of names of DGL")
+    assert graph.notes or name in (*has_no_notes, "pt as PyG stores it")
 
 
 def test_folder_of_parquet_files_is_read(tmp_path: Path) -> None:
