@@ -209,7 +209,6 @@ def _tensor(name: str, value: object) -> Tensor:
         example = next((each for each in array.flat if not isinstance(each, int | float | np.number)), None)
         shown = "" if example is None else f" such as {example!r}"
         raise TypeError(f"{name} must be numbers, got {type(value).__name__} that holds {array.dtype}{shown}")
-    refuse_masked(name, value)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))  # PyTorch has no types of the other byte order
     # torch.from_numpy needs writable memory and no negative strides.
