@@ -1,6 +1,16 @@
 """Exceptions of the package; all other errors are a plain ``ValueError``, ``TypeError`` or ``RuntimeError``."""
 
-__all__ = ["LawBroken", "NonFiniteMessage", "NonFiniteRow", "ObserverFailed", "UnexpectedMessage", "WorkerFailed"]
+import signal
+
+__all__ = [
+    "LawBroken",
+    "NonFiniteMessage",
+    "NonFiniteRow",
+    "ObserverFailed",
+    "RunInterrupted",
+    "UnexpectedMessage",
+    "WorkerFailed",
+]
 
 
 class LawBroken(AssertionError):
@@ -48,6 +58,23 @@ class ObserverFailed(RuntimeError):
             f"an observer must not raise, got {type(error).__name__} from {method}: {error}; fix it, or launch "
             "without it"
         )
+
+
+class RunInterrupted(SystemExit):
+    """End of a program after a signal that has also ended its run, with the exit status of the signal.
+
+    Example:
+        >>> end = RunInterrupted(15, "interrupted by SIGTERM at epoch 3")
+        >>> end.code, str(end)
+        (143, 'interrupted by SIGTERM at epoch 3')
+    """
+
+    def __init__(self, number: int, cause: str) -> None:
+        self.signal, self.cause = signal.Signals(number), cause
+        super().__init__(128 + number)
+
+    def __str__(self) -> str:
+        return self.cause
 
 
 class UnexpectedMessage(RuntimeError):

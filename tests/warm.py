@@ -21,7 +21,7 @@ from types import SimpleNamespace
 GUARD, AGENT, KERNEL = "gnnqlab.launch.guard", "gnnqlab.launch.agent", "ipykernel_launcher"
 PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 """Signals that a client passes on to its kernel: Jupyter interrupts the process that it started."""
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 def start(address: str, command: list[str]) -> int:
@@ -139,9 +139,9 @@ def _run(request: dict, streams: list[int]) -> int:
         os.execvp(command[0], command)
     import subprocess
 
-    from gnnqlab.launch import guard
+    from gnnqlab.launch import agent_process, guard
 
-    guard.subprocess = SimpleNamespace(Popen=_agent, DEVNULL=subprocess.DEVNULL)  # type: ignore[assignment]
+    agent_process.subprocess = SimpleNamespace(Popen=_agent, DEVNULL=subprocess.DEVNULL)  # type: ignore[assignment]
     return guard.main(command[3:])
 
 

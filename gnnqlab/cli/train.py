@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.cli.console import run_table
 from gnnqlab.cli.options import Options
+from gnnqlab.errors import RunInterrupted
 from gnnqlab.settings import Setting, settings_in
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ class Train(Options):
         from gnnqlab.lab.training.report import write_report
 
         follow(run)
+        if run.ended_by is not None:  # a signal to another process of the run
+            print(f"gnnqlab: {run.cause}", file=sys.stderr)
+            raise RunInterrupted(run.ended_by, run.cause)
         report = write_report([run], run.folder / "report.html")
         summary = run.summary
         if not self.json:

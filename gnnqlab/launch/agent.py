@@ -11,6 +11,7 @@ import sys
 import warnings
 
 from gnnqlab.launch.exit_codes import report_exit_codes
+from gnnqlab.launch.signals import forward_to_guard
 from gnnqlab.launch.worker_target import apply_search_path, target_of
 
 __all__ = ["main"]
@@ -18,6 +19,8 @@ __all__ = ["main"]
 
 def main(arguments: list[str]) -> int:
     """Run torchrun; return its exit code."""
+    # First: threads inherit the blocked signals. torchrun would end its workers at once.
+    forward_to_guard()
     report_exit_codes()  # before any module imports subprocess
     apply_search_path()
     if "--start-method=fork" in arguments:

@@ -2,8 +2,9 @@
 
     launching process --pipe--> guard --> torchrun agent --> workers
 
-It ends the run when the launching process has ended (its pipe closes), on a signal, when a worker or the agent has
-died, and when the run hangs; it writes the cause to ``status.json`` before it ends the other processes. As subreaper it
+It ends the run when the launching process has ended (its pipe closes), when a worker or the agent has died, and when
+the run hangs; it writes the cause to ``status.json`` before it ends the other processes. After a signal it lets the
+workers end their epoch and save (``interruption.py``); a second signal ends the run at once. As subreaper it
 becomes the parent of every orphan below it, so no process of the run escapes; if it is itself killed, the kernel ends
 agent and workers (parent-death signal). Standard library only, so that it starts within a few hundredths of a second.
 """
@@ -14,21 +15,22 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.launch.exit_codes import VARIABLE
+from gnnqlab.launch.agent_process import start_agent
 from gnnqlab.launch.hosts import RunLink
+from gnnqlab.launch.interruption import Interruption, resume_advice, was_interrupted
 from gnnqlab.launch.rank_monitor import RankMonitor
 from gnnqlab.launch.run_history import carry_over, checkpoints
+from gnnqlab.launch.signals import GRACEFUL
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.run.failure_report import WorkerError, order, signal_name
-from gnnqlab.train.records.machine import NODE
+from gnnqlab.train.stop_request import requested_by
 
 __all__ = ["Guard", "main"]
 
@@ -56,6 +58,7 @@ class Guard:
         node: number of this machine.
         launcher: pid and start time of the process whose end ends the run, if any.
         watch_stdin: True to end the run at the end of standard input.
+        epochs: number of epochs of the run.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Guard:
         node: int = 0,
         launcher: tuple[int, int] | None = None,
         watch_stdin: bool = False,
+        epochs: int = 0,
     ) -> None:
         self.folder, self.command, self.node = folder, command, node
         self.launcher, self.watch_stdin = launcher, watch_stdin
@@ -81,12 +85,16 @@ class Guard:
         self._watch = StallWatch(rules)
         self._stall: Stall | None = None
         self._trouble_s: float | None = None
-        self._signal: int | None = None
+        self._stop, self._epochs = Interruption(), epochs
+        self._ended_by: int | None = None
         self._status_s = 0.0
         self._poll = select.poll()
 
     def run(self) -> int:
-        """Run until the last process has ended; return 0 if finished, 1 if failed, 130 if stopped."""
+        """Run until the last process has ended; return 0 if finished, 1 if failed, 128 + signal if interrupted.
+
+        A run that is stopped otherwise, by :meth:`Run.stop` or the end of its launching process, returns 130.
+        """
         processes.become_subreaper()  # before any child exists, so that none can escape
         self._began_s = time.monotonic()
         self._catch_signals()
@@ -107,14 +115,16 @@ class Guard:
         return self._finish()
 
     def _step(self, now_s: float) -> None:
-        if self._signal is not None:
-            return self._set("stopped", f"stopped by {signal_name(self._signal)}")
-        if self._launcher_has_ended():
-            return self._set("stopped", "the process that launched the run has ended")
+        if self._stop.number is not None:
+            self._follow_signal(self._stop.number)
+        elif self._launcher_has_ended():
+            self._set("stopped", "the process that launched the run has ended")
+        if self.state not in _LIVE:
+            return
         self._witness.poll()
         # Before errors: once all ranks are done, a bad exit of a process does not matter any more.
         if self._witness.all_done:
-            return self._set("finished")
+            return self._conclude()
         if self._witness.errors or self._agent_status is not None:
             return self._judge_trouble(now_s)
         self._judge_silence(now_s)
@@ -122,6 +132,29 @@ class Guard:
             self._set("running")
         if now_s - self._status_s >= _STATUS_S:
             self._write_status()
+
+    def _follow_signal(self, number: int) -> None:
+        """Let the workers end their epoch, or end the run at once if nothing can be saved or is to be saved."""
+        if (self.folder / "tmp" / files.END_NOW).exists():
+            return self._set("stopped", f"stopped by {signal_name(number)}")
+        # Without facts.json no epoch has begun, so there is no state to save.
+        can_save = self._witness.training and (self.folder / "facts.json").exists()
+        if self._stop.is_repeated or not can_save or not self._stop.request(self.folder):
+            return self._interrupt(number)
+        limit_s = self._stop.exceeded_s(self._watch.median_epoch_s)
+        if limit_s is not None:
+            self._interrupt(number, f"; its workers did not save within {limit_s:.0f} s")
+
+    def _interrupt(self, number: int, detail: str = "") -> None:
+        self._ended_by = number
+        self._set("stopped", resume_advice(self.folder, number, self._witness.epoch) + detail)
+
+    def _conclude(self) -> None:
+        """Set the state of a run whose workers are done: another guard, too, may have requested its end."""
+        number = requested_by(self.folder)
+        if number is not None and was_interrupted(self.folder, self._witness.epoch, self._epochs):
+            return self._interrupt(number)
+        self._set("finished")
 
     def _finish(self) -> int:
         """End all remaining processes, clean up, write the last status."""
@@ -141,6 +174,8 @@ class Guard:
         self._link.down()  # after the processes in its namespaces
         shutil.rmtree(self.folder / "tmp", ignore_errors=True)
         self._write_status(ended=True, left=[process.pid for process in survivors])
+        if self._ended_by is not None:
+            return 128 + self._ended_by
         return {"finished": 0, "stopped": 130}.get(self.state, 1)
 
     def _processes(self) -> list[processes.Process]:
@@ -156,35 +191,14 @@ class Guard:
         if self.watch_stdin:
             self._poll.register(0, select.POLLIN)
 
-        def remember(number: int, _frame: object) -> None:
-            self._signal = number
-
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, remember)
+        for number in GRACEFUL:
+            signal.signal(number, lambda received, _frame: self._stop.receive(received))
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a signal without a handler would not end the poll
 
     def _start_agent(self) -> None:
-        environment = {
-            **os.environ,
-            "TMPDIR": str(self.folder / "tmp"),  # removed at the end of the run
-            "GNNQLAB_GUARD": f"{os.getpid()}:{processes.start_time(os.getpid())}",
-            NODE: str(self.node),
-            VARIABLE: str(self._witness.collected.write_end),
-        }
-        with open(self._agent_log, "ab") as log:
-            # preexec_fn is safe here: this process has a single thread. It must live on, because the parent-death
-            # signal is sent when the thread that forked ends.
-            agent = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                pass_fds=[self._witness.collected.write_end],
-                preexec_fn=processes.die_with_parent,
-            )
-        self.agent_pid, self._agent_start = agent.pid, processes.start_time(agent.pid)
-        agent.returncode = 0  # reaped by processes.collect(), so subprocess must not wait for it
+        self.agent_pid, self._agent_start = start_agent(
+            self.command, self.folder, node=self.node, log=self._agent_log, exit_codes=self._witness.collected
+        )
 
     def _wait_for_event(self) -> None:
         """Wait for the next poll or event."""
@@ -290,6 +304,7 @@ class Guard:
             "epoch": self._witness.epoch,
             "ranks": {rank: {"phase": p.phase, "epoch": p.epoch} for rank, p in self._witness.pulses.items()},
             "errors": [error.to_json() for error in errors],
+            **({} if self._ended_by is None else {"signal": self._ended_by}),
             **fields,
         }
         self._write(files.node_name("status", self.node), status)
@@ -357,6 +372,7 @@ def main(arguments: list[str] | None = None) -> int:
         node=options.node,
         launcher=_pid_and_start(options.launcher) if options.launcher else None,
         watch_stdin=options.watch_stdin,
+        epochs=config["train"]["epochs"],
     )
     return guard.run()
 

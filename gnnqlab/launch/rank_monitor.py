@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.launch.exit_codes import ExitCodes
+from gnnqlab.launch.signals import STACKS
 from gnnqlab.launch.stall import Stall
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
@@ -95,7 +96,7 @@ class RankMonitor:
             if ranks is not None:
                 is_due = rank in ranks and not self._trace(rank)
             if is_due:
-                os.kill(pulse.pid, signal.SIGUSR1)
+                os.kill(pulse.pid, STACKS)
                 signalled_ranks.append(rank)
         deadline_s = time.monotonic() + _STACKS_S
         while ranks is not None and time.monotonic() < deadline_s and not all(map(self._trace, signalled_ranks)):

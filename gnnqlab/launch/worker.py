@@ -20,6 +20,7 @@ from typing import Any
 
 from gnnqlab.atomic import replacing
 from gnnqlab.launch.hosts import enter
+from gnnqlab.launch.signals import GRACEFUL, GUARD, STACKS, forward_to_guard, restore_in_children
 from gnnqlab.launch.worker_target import apply_search_path, load, target_of
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import Heartbeat
@@ -41,27 +42,29 @@ def main(folder: Path, fit: str) -> None:
     _redirect(folder / "logs" / f"rank{rank}.log")
     with open(folder / "errors" / f"rank{rank}.trace", "w") as trace:
         faulthandler.enable(trace)
-        faulthandler.register(signal.SIGUSR1, trace)  # the guard sends SIGUSR1 to get the stacks of a hung rank
+        faulthandler.register(STACKS, trace)  # the guard sends it to get the stacks of a hung rank
         heartbeat = Heartbeat(folder / "heartbeat" / f"rank{rank}", rank, node=node)
         with _reported(folder, rank, heartbeat):
             _train(folder, rank, heartbeat, fit)
         # Before the file is closed, to whose descriptor both write.
-        faulthandler.unregister(signal.SIGUSR1)
+        faulthandler.unregister(STACKS)
         faulthandler.disable()
     (folder / "errors" / f"rank{rank}.trace").unlink(missing_ok=True)
 
 
 def _bind_to_parent() -> None:
-    """Restore the default signal handlers, and end with the launcher."""
+    """Restore the default signal handlers, forward signals to the guard, and end with the launcher."""
     # A forked worker inherits torchrun's Python handlers, which cannot run during a C++ wait.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    for number in (*GRACEFUL, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     processes.die_with_parent()
-    guard = os.environ.get("GNNQLAB_GUARD")  # pid:start time
+    guard = os.environ.get(GUARD)
     if guard is not None:
         pid, start = map(int, guard.split(":"))
         if not processes.is_alive(pid, start):  # it died before the line above took effect
             os._exit(1)
+    forward_to_guard()
+    restore_in_children()
     # A core file would remain on disk and delay the report; the stack is in errors/rankR.trace.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 

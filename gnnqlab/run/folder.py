@@ -10,6 +10,7 @@ RUN/checkpoints/             the newest two checkpoints, see train/checkpoints/c
 RUN/model.safetensors        the weights of the best epoch, see train/checkpoints/model_file.py
 RUN/last_model.safetensors   those of the last epoch, if it is another one
 RUN/control.json             settings changed during training (``Run.control``); read by rank 0 once per epoch
+RUN/stop-after-epoch         request of a guard that has received a signal, see train/stop_request.py
 RUN/heartbeat/rankR          see train/heartbeat.py
 RUN/errors/rankR.json        error report of a rank; rankR.trace: stacks after a crash or a hang
 RUN/logs/rankR.log           output of a rank; agent.log: of torchrun; guard.log: of the guard
@@ -29,6 +30,7 @@ from gnnqlab.atomic import write_text
 from gnnqlab.train.records.machine import node_name
 
 __all__ = [
+    "END_NOW",
     "LIVE",
     "RESERVE",
     "append_event",
@@ -47,6 +49,8 @@ LIVE = ("starting", "running", "stalled")
 """Statuses of a run that has not ended."""
 RESERVE = "reserve"
 """File in ``tmp`` that is deleted when the disk is full, so that the final status can still be written."""
+END_NOW = "end-now"
+"""File in ``tmp``: the next signal to the guard ends the run at once (:meth:`gnnqlab.run.run.Run.stop`)."""
 _WORST_FIRST = ("failed", "stopped", "stalled", "starting", "running", "finished")
 _RESERVE_BYTES = 256 << 10
 _FREE_BYTES = 64 << 20

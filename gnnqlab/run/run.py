@@ -3,9 +3,7 @@
 import contextlib
 import dataclasses
 import html
-import os
 import shutil
-import signal
 import time
 import webbrowser
 from pathlib import Path
@@ -18,9 +16,11 @@ from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.run.failure_report import WorkerError
 from gnnqlab.run.folder import LIVE
+from gnnqlab.run.guard_process import end_guard, is_here, is_launcher, pid_and_start
 from gnnqlab.run.progress import Progress
 from gnnqlab.run.strays import end_strays
 from gnnqlab.run.trained_run import TrainedRun
+from gnnqlab.run.waiting import WaitingSignals, background_advice, forward, in_notebook
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
@@ -46,6 +46,7 @@ class Run(TrainedRun):
 
     def __init__(self, folder: Path | str) -> None:
         super().__init__(Path(folder).absolute())
+        self._ends_with_block = False
         if not (self.folder / CONFIG).is_file():
             raise ValueError(f"a run folder must hold {CONFIG}, got {self.folder}; runs() lists the runs")
 
@@ -64,6 +65,11 @@ class Run(TrainedRun):
     def cause(self) -> str:
         """Cause of a stall or early end, as a sentence; empty without an error."""
         return str(self._status().get("cause", ""))
+
+    @property
+    def ended_by(self) -> int | None:
+        """Number of the signal after which the run ended before its last epoch; ``None`` if there was none."""
+        return self._status().get("signal")
 
     @property
     def epoch(self) -> int:
@@ -93,8 +99,9 @@ class Run(TrainedRun):
     def wait(self, timeout: float | None = None, *, progress: bool = False) -> "Run":
         """Wait until the run has finished or was stopped; return this handle.
 
-        An interrupt (Ctrl-C, Kernel → Interrupt) stops the run, unless it was launched detached: then it only ends
-        the waiting.
+        A signal to this process (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2) ends a run that it has launched after the
+        present epoch, with a checkpoint and the model; a second signal ends it at once. An interrupt of a notebook's
+        cell, or of a run that was launched detached, only ends the waiting.
 
         Args:
             timeout: maximal seconds to wait; the run continues afterwards.
@@ -103,11 +110,20 @@ class Run(TrainedRun):
         Raises:
             WorkerFailed: if the run failed; the text is ``errors[0].cause``.
             TimeoutError: if the run has not ended within ``timeout``.
+            KeyboardInterrupt: after Ctrl-C, with the state of the run.
+            RunInterrupted: a ``SystemExit``, after another signal has ended the run.
         """
         start_s = time.monotonic()
-        with Progress(self.folder, self._epochs(), shown=progress) as bar:
+        is_detached = read_config(self.folder)["launch"]["detach"] or (in_notebook() and not self._ends_with_block)
+        received = WaitingSignals(
+            lambda number: forward(self.folder, number),
+            self.stop,
+            is_active=not is_detached and is_launcher(self.folder),
+        )
+        with Progress(self.folder, self._epochs(), shown=progress) as bar, received:
             try:
                 while (status := self._status())["state"] in LIVE:
+                    received.follow()
                     bar.show(self.epoch, status.get("cause", ""))
                     if timeout is not None and time.monotonic() - start_s >= timeout:
                         raise TimeoutError(
@@ -116,12 +132,15 @@ class Run(TrainedRun):
                         )
                     time.sleep(_POLL_S)
             except KeyboardInterrupt:
-                if not read_config(self.folder)["launch"]["detach"]:
-                    self.stop()
+                if is_detached:
+                    raise KeyboardInterrupt(background_advice(self.folder)) from None
+                self.stop()
                 raise
             bar.show(self.epoch, "")
         if status["state"] == "failed":
             raise WorkerFailed(f"{status['cause']}; see {self.folder / 'logs'}")
+        if status["state"] == "stopped":
+            received.raise_end(status["cause"])
         return self
 
     def control(self, **changes: Any) -> int:
@@ -182,15 +201,7 @@ class Run(TrainedRun):
         # Without facts.json no epoch has begun, so there is no state to save.
         if self.status == "running" and (self.folder / "facts.json").exists():
             self._save_first(timeout)
-        for pid, start in self._guards() if self._comparable() else []:
-            with contextlib.suppress(ProcessLookupError):  # it may end by itself at any moment
-                if processes.is_alive(pid, start):
-                    os.kill(pid, signal.SIGTERM)  # the guard ends all processes and writes the last status
-                deadline_s = time.monotonic() + timeout
-                while processes.is_alive(pid, start) and time.monotonic() < deadline_s:
-                    time.sleep(0.01)
-                if processes.is_alive(pid, start):
-                    os.kill(pid, signal.SIGKILL)
+        end_guard(self.folder, timeout)
         end_strays(self.folder)  # processes that a killed guard has left
         if self._comparable():
             shutil.rmtree(self.folder / "tmp", ignore_errors=True)  # removed by the guard, unless it was killed
@@ -242,6 +253,7 @@ class Run(TrainedRun):
         return report
 
     def __enter__(self) -> "Run":
+        self._ends_with_block = True
         return self
 
     def __exit__(
@@ -340,13 +352,11 @@ class Run(TrainedRun):
         request.unlink(missing_ok=True)  # if it was not served in time, it must not be served later
 
     def _guards(self) -> list[tuple[int, int]]:
-        guard = files.read_json(self.folder / "guard.json")
-        return [(guard["guard"][0], guard["guard"][1])] if guard else []
+        guard = pid_and_start(self.folder)
+        return [] if guard is None else [guard]
 
     def _comparable(self) -> bool:
-        """Return True if the pids of the run are valid here (same machine, same boot)."""
-        guard = files.read_json(self.folder / "guard.json")
-        return guard is not None and guard["place"] == processes.place()
+        return is_here(self.folder)
 
     def _pulses(self) -> list[Pulse]:
         pulses = []

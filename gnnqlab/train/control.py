@@ -24,6 +24,7 @@ from gnnqlab.settings import settings_in
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.system import System
 from gnnqlab.train.records.json_lines import log_event
+from gnnqlab.train.stop_request import STOP
 
 __all__ = ["CHECKPOINT_NOW", "CONTROL", "Control", "steered", "write_control"]
 
@@ -129,13 +130,15 @@ class Control(Adaptive):
         self._callbacks: Mapping[str, Sequence[Adaptive]] = {}
         self._stamp: tuple[int, int] | None = None
         self._update: tuple[int, dict[str, Any]] | None = None
-        self._save_requested = False
+        self._save_requested = self._stop_requested = False
         self.version = 0
         """Version of the settings in force; 0: those of the launch."""
         self.settings: dict[str, Any] = {}
         """Every setting changed since the launch."""
         self.checkpoint_now = False
         """True if a checkpoint after this epoch is requested; reset by the :class:`CheckpointManager` that takes it."""
+        self.stop_after_epoch = False
+        """True if training must end after this epoch, with a checkpoint."""
 
     def register_callbacks(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Control:
         """Register the callbacks that receive new settings, by axis; return this one.
@@ -153,12 +156,13 @@ class Control(Adaptive):
         return self
 
     def has_update(self) -> bool:
-        """Return True if rank 0 found a new valid version of the settings or a request for a checkpoint."""
+        """Return True if rank 0 found a new version of the settings, or a request for a checkpoint or for the end."""
         if self._rank != 0:
             return False
         self._save_requested = os.path.exists(self._folder / CHECKPOINT_NOW)
-        # In this order: a request for a checkpoint must not skip the check for new settings.
-        return self._poll_settings() or self._save_requested
+        self._stop_requested = os.path.exists(self._folder / STOP)
+        # In this order: a request must not skip the check for new settings.
+        return self._poll_settings() or self._save_requested or self._stop_requested
 
     def _poll_settings(self) -> bool:
         try:
@@ -189,11 +193,11 @@ class Control(Adaptive):
         Args:
             epoch: the epoch that has just ended.
         """
-        requests: list[Any] = [self._update, self._save_requested]
+        requests: list[Any] = [self._update, self._save_requested, self._stop_requested]
         if self._distributed:
             dist.broadcast_object_list(requests, src=0)
         self._update = None
-        update, self.checkpoint_now = requests
+        update, self.checkpoint_now, self.stop_after_epoch = requests
         if update is None:
             return
         self.adopt(*update)

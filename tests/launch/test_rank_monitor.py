@@ -13,6 +13,7 @@ import pytest
 
 from gnnqlab.launch import rank_monitor as watching
 from gnnqlab.launch.rank_monitor import RankMonitor
+from gnnqlab.launch.signals import STACKS
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.run.failure_report import order
@@ -154,11 +155,11 @@ def test_the_end_of_a_process_that_another_has_collected() -> None:
 
 
 def rank_process(folder: Path, rank: int, body: str) -> subprocess.Popen[str]:
-    """Start a rank that writes its stack at SIGUSR1, and return it once it is about to run ``body``."""
+    """Start a rank that writes its stack at the signal of the guard, and return it once it is about to run ``body``."""
     code = (
         "import faulthandler, signal, sys, time; from pathlib import Path\n"
         "from gnnqlab.train.heartbeat import Heartbeat\n"
-        f"faulthandler.register(signal.SIGUSR1, open(sys.argv[1] + '/errors/rank{rank}.trace', 'w'))\n"
+        f"faulthandler.register({int(STACKS)}, open(sys.argv[1] + '/errors/rank{rank}.trace', 'w'))\n"
         f"heartbeat = Heartbeat(Path(sys.argv[1], 'heartbeat', 'rank{rank}'), {rank})\n"
         "heartbeat.phase('compute', epoch=1)\nprint('ready', flush=True)\n" + body
     )

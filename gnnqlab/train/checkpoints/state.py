@@ -249,15 +249,15 @@ class CheckpointManager:
             )
         return ""
 
-    def after(self, epoch: int, time_s: float, *, is_last: bool) -> None:
+    def after(self, epoch: int, time_s: float, *, is_last: bool, is_interrupted: bool = False) -> None:
         """Take a checkpoint after an epoch if one is due or requested; on request, write the model too.
 
-        A run without ``checkpoint_every`` takes none, and writes the model only.
+        A run without ``checkpoint_every`` takes one only if it is interrupted.
         """
         self._last_epoch = epoch
         is_requested, self._control.checkpoint_now = self._control.checkpoint_now, False
         # The request was broadcast, so all workers take this branch together: capture() is collective.
-        if self._every > 0 and (is_requested or (epoch + 1) % self._every == 0 or is_last):
+        if is_interrupted or (self._every > 0 and (is_requested or (epoch + 1) % self._every == 0 or is_last)):
             self._take(epoch, time_s)
         if is_requested and self._rank == 0:
             # The request is removed last: by then checkpoint and model are on disk, or their failure is reported.

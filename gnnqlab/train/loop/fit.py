@@ -190,8 +190,10 @@ def fit(
             if 0 < settings.patience <= waited_epochs and not is_last:
                 is_last = True
                 _report_early_stop(folder, rank, epoch, waited_epochs)
-        keeper.after(epoch, time.perf_counter() - start_s, is_last=is_last)
-        if is_last:
+        # Without an evaluation, so that a resumed run has the records of an uninterrupted one.
+        is_interrupted = control.stop_after_epoch and not is_last
+        keeper.after(epoch, time.perf_counter() - start_s, is_last=is_last, is_interrupted=is_interrupted)
+        if is_last or is_interrupted:
             break
     keeper.close()
     trainer.close()
