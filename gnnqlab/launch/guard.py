@@ -12,7 +12,6 @@ agent and workers (parent-death signal). Standard library only, so that it start
 import argparse
 import json
 import os
-import select
 import shutil
 import signal
 import sys
@@ -21,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.launch.agent_process import start_agent
+from gnnqlab.launch.guard_events import GuardEvents
 from gnnqlab.launch.hosts import RunLink
 from gnnqlab.launch.interruption import Interruption, resume_advice, was_interrupted
 from gnnqlab.launch.rank_monitor import RankMonitor
+from gnnqlab.launch.retries import Retries, clear_attempt
 from gnnqlab.launch.run_history import carry_over, checkpoints
-from gnnqlab.launch.signals import GRACEFUL
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
@@ -59,6 +59,7 @@ class Guard:
         launcher: pid and start time of the process whose end ends the run, if any.
         watch_stdin: True to end the run at the end of standard input.
         epochs: number of epochs of the run.
+        retries: largest number of restarts after a failure.
     """
 
     def __init__(
@@ -73,22 +74,22 @@ class Guard:
         launcher: tuple[int, int] | None = None,
         watch_stdin: bool = False,
         epochs: int = 0,
+        retries: int = 0,
     ) -> None:
-        self.folder, self.command, self.node = folder, command, node
-        self.launcher, self.watch_stdin = launcher, watch_stdin
-        self._link = link
+        self.folder, self.command, self.node, self._local_workers = folder, command, node, local_workers
+        self.launcher, self._link = launcher, link
+        self._events = GuardEvents(launcher=launcher, watch_stdin=watch_stdin)
         self.state, self.cause = "starting", ""
         self._agent_log = folder / "logs" / files.node_name("agent", node, ".log")
-        self._witness = RankMonitor(
-            folder, local_workers=local_workers, node=node, agent_log=self._agent_log, appeared=self._watch_process
-        )
-        self._watch = StallWatch(rules)
+        self._witness, self._watch = self._new_monitor(), StallWatch(rules)
         self._stall: Stall | None = None
         self._trouble_s: float | None = None
+        self._retries = Retries(retries)
+        self._restart_s: float | None = None
+        """Time of the next restart; ``None`` while the workers run."""
         self._stop, self._epochs = Interruption(), epochs
         self._ended_by: int | None = None
         self._status_s = 0.0
-        self._poll = select.poll()
 
     def run(self) -> int:
         """Run until the last process has ended; return 0 if finished, 1 if failed, 128 + signal if interrupted.
@@ -97,7 +98,7 @@ class Guard:
         """
         processes.become_subreaper()  # before any child exists, so that none can escape
         self._began_s = time.monotonic()
-        self._catch_signals()
+        self._events.catch_signals(self._stop.receive)
         try:
             self._link.up()
         except RuntimeError as error:  # the launching process waits for guard.json or for the end of this process
@@ -106,21 +107,21 @@ class Guard:
         self._start_agent()
         self._write_guard()
         self._set("starting")
-        # A pidfd ends the poll at the moment in which the launching process ends.
-        if self.launcher is not None:
-            self._wake_at(processes.open_pidfd(*self.launcher))
+        self._events.watch_launcher()
         while self.state in _LIVE:
-            self._wait_for_event()
+            self._events.wait(_POLL_S)
             self._step(time.monotonic())
         return self._finish()
 
     def _step(self, now_s: float) -> None:
         if self._stop.number is not None:
             self._follow_signal(self._stop.number)
-        elif self._launcher_has_ended():
+        elif self._events.launcher_has_ended():
             self._set("stopped", "the process that launched the run has ended")
         if self.state not in _LIVE:
             return
+        if self._restart_s is not None:
+            return self._restart() if now_s >= self._restart_s else None
         self._witness.poll()
         # Before errors: once all ranks are done, a bad exit of a process does not matter any more.
         if self._witness.all_done:
@@ -138,7 +139,8 @@ class Guard:
         if (self.folder / "tmp" / files.END_NOW).exists():
             return self._set("stopped", f"stopped by {signal_name(number)}")
         # Without facts.json no epoch has begun, so there is no state to save.
-        can_save = self._witness.training and (self.folder / "facts.json").exists()
+        has_facts = (self.folder / "facts.json").exists()
+        can_save = has_facts and self._witness.training and self._restart_s is None
         if self._stop.is_repeated or not can_save or not self._stop.request(self.folder):
             return self._interrupt(number)
         limit_s = self._stop.exceeded_s(self._watch.median_epoch_s)
@@ -167,9 +169,8 @@ class Guard:
                 self._witness.ended.update(processes.collect())
             if self._agent_status:
                 files.append_event(self.folder, "bad exit after the end", wait_status=self._agent_status)
-        elif processes.is_alive(self.agent_pid, self._agent_start):
-            # torchrun has nothing to save, and its workers end with it; after SIGTERM it would write a long log.
-            os.kill(self.agent_pid, signal.SIGKILL)
+        else:
+            self._kill_agent()
         survivors = processes.end(os.getpid(), grace_s=grace_s, spare=self._link.spared)
         self._link.down()  # after the processes in its namespaces
         shutil.rmtree(self.folder / "tmp", ignore_errors=True)
@@ -178,53 +179,34 @@ class Guard:
             return 128 + self._ended_by
         return {"finished": 0, "stopped": 130}.get(self.state, 1)
 
+    def _kill_agent(self) -> None:
+        """Kill torchrun: it has nothing to save, its workers end with it, and after SIGTERM it writes a long log."""
+        if processes.is_alive(self.agent_pid, self._agent_start):
+            os.kill(self.agent_pid, signal.SIGKILL)
+
     def _processes(self) -> list[processes.Process]:
         """Return the remaining processes of agent and workers."""
         return [process for process in processes.tree(os.getpid()) if process.pid not in self._link.spared]
 
-    # -- start and wake-up ----------------------------------------------------------------------------------------
+    # -- start ---------------------------------------------------------------------------------------------------
 
-    def _catch_signals(self) -> None:
-        self._wake, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)  # a signal writes a byte, which ends the poll
-        self._poll.register(self._wake, select.POLLIN)
-        if self.watch_stdin:
-            self._poll.register(0, select.POLLIN)
-
-        for number in GRACEFUL:
-            signal.signal(number, lambda received, _frame: self._stop.receive(received))
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # a signal without a handler would not end the poll
+    def _new_monitor(self) -> RankMonitor:
+        return RankMonitor(
+            self.folder,
+            local_workers=self._local_workers,
+            node=self.node,
+            agent_log=self._agent_log,
+            appeared=self._watch_process,
+        )
 
     def _start_agent(self) -> None:
         self.agent_pid, self._agent_start = start_agent(
             self.command, self.folder, node=self.node, log=self._agent_log, exit_codes=self._witness.collected
         )
 
-    def _wait_for_event(self) -> None:
-        """Wait for the next poll or event."""
-        for descriptor, _ in self._poll.poll(_POLL_S * 1000):
-            if descriptor == self._wake:
-                os.read(self._wake, 64)
-            elif descriptor != 0:
-                self._poll.unregister(descriptor)  # the pidfd of a dead process would stay readable and end every poll
-
-    def _wake_at(self, pidfd: int | None) -> None:
-        if pidfd is not None:  # without a pidfd a death is detected at the next poll
-            self._poll.register(pidfd, select.POLLIN)
-
     def _watch_process(self, pidfd: int | None) -> None:
-        self._wake_at(pidfd)
+        self._events.wake_at(pidfd)
         self._write_guard()
-
-    def _launcher_has_ended(self) -> bool:
-        if self.launcher is not None and not processes.is_alive(*self.launcher):
-            return True
-        if not self.watch_stdin:
-            return False
-        probe = select.poll()
-        probe.register(0, select.POLLIN)
-        # POLLHUP: the write end is closed, because the launching process has ended.
-        return any(event & (select.POLLHUP | select.POLLERR) for _, event in probe.poll(0))
 
     # -- errors and silences --------------------------------------------------------------------------------------
 
@@ -281,7 +263,30 @@ class Guard:
         cause = errors[0].cause
         if errors[0].consequence and self._watch.rules.machines > 1:
             cause += "; the cause may be on another machine"
-        self._set("failed", cause)
+        # After a signal the run is to end, with or without its checkpoint.
+        pause_s = None if self._stop.number is not None else self._retries.pause_s(errors[0].epoch)
+        if pause_s is not None:
+            return self._plan_restart(cause, errors[0].epoch, pause_s)
+        self._set("failed", f"{cause}; {self._retries.refusal}" if self._retries.refusal else cause)
+
+    def _plan_restart(self, cause: str, epoch: int, pause_s: float) -> None:
+        """End the processes of the failed attempt; the next one starts after a pause."""
+        number, most = self._retries.num_used, self._retries.most
+        files.append_event(self.folder, "restarting", text=cause, epoch=epoch, number=number, pause_s=pause_s)
+        self._kill_agent()
+        processes.end(os.getpid(), grace_s=_GRACE_S["failed"], spare=self._link.spared)
+        self._restart_s = time.monotonic() + pause_s
+        self._set("starting", f"{cause}; restart {number} of {most} after {pause_s:g} s")
+
+    def _restart(self) -> None:
+        """Start a new torchrun, whose workers continue from the newest complete checkpoint."""
+        clear_attempt(self.folder, self._retries.num_used)
+        self._witness, self._watch = self._new_monitor(), StallWatch(self._watch.rules)
+        self._stall = self._trouble_s = self._restart_s = None
+        self._began_s = time.monotonic()
+        self._start_agent()
+        self._write_guard()
+        self._set("starting")
 
     # -- files ----------------------------------------------------------------------------------------------------
 
@@ -373,6 +378,7 @@ def main(arguments: list[str] | None = None) -> int:
         launcher=_pid_and_start(options.launcher) if options.launcher else None,
         watch_stdin=options.watch_stdin,
         epochs=config["train"]["epochs"],
+        retries=launch.get("retries", 0),  # absent in runs of earlier versions
     )
     return guard.run()
 

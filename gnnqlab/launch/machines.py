@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,6 +151,7 @@ def resume_on_machines(
         raise ValueError(
             f"emulated hosts work on one machine only, got hosts {hosts} of run {old_run.id}; use gq.resume"
         )
+    config = dataclasses.replace(config, launch=dataclasses.replace(config.launch, retries=0))
     root = Path(out) if out is not None else old_run.folder.parent
     source = str(old_run.folder.absolute()), epoch  # commands are started in any folder
     return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root), past=source)
@@ -170,6 +172,11 @@ def machine_lines(
     Args:
         past: folder of a run to resume, and the next epoch.
     """
+    if config.launch.retries:
+        raise ValueError(
+            f"restarts work on one machine only, got retries {config.launch.retries}; leave it out, and resume the run "
+            "after a failure"
+        )
     run_id = new_id(config.system.name)  # the same for all machines: it is torchrun's rendezvous id
     commands = tuple(
         torchrun_command(config, nnodes, node, address, port, interface, run_id=run_id, root=root, past=past)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 from gnnqlab.run import folder as files
+from gnnqlab.train.records.history import preceding_epoch
 from gnnqlab.train.records.json_lines import read_lines
 
 __all__ = ["carry_over", "checkpoints"]
@@ -35,7 +35,7 @@ def carry_over(old: Path, new: Path, epoch: int) -> None:
         shutil.copyfile(path, target)
     for pattern in _UNTIL:
         for path in old.glob(pattern):
-            lines = [line for line in read_lines(path) if _preceding_epoch(line) < epoch]
+            lines = [line for line in read_lines(path) if preceding_epoch(line) < epoch]
             # In the format of JsonLines, without spaces, on which read_ends() relies.
             (new / path.name).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     files.append_event(new, "resumed", of=old.name, epoch=epoch)
@@ -44,9 +44,3 @@ def carry_over(old: Path, new: Path, epoch: int) -> None:
 def checkpoints(folder: Path) -> list[Path]:
     """Return a run's checkpoint files, complete or not; see ``train/checkpoints/checkpoint.py``."""
     return sorted(folder.glob("checkpoints/epoch-*.safetensors"))
-
-
-def _preceding_epoch(line: dict[str, Any]) -> int:
-    """Return the epoch after which a line was written; assignments and decisions name the first epoch of their use."""
-    first_epoch = line.get("from_epoch", line["epoch"] if "what" in line else line["epoch"] + 1)
-    return int(first_epoch) - 1

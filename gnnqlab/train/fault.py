@@ -26,15 +26,23 @@ class Fault:
         epoch: epoch in which it occurs, or ``None`` for the first occurrence of the phase.
         delay: seconds after the phase began; for ``slow``, the duration of the extra work.
         stamp: file that receives the time of the fault (monotonic ns), to measure the detection latency.
+        repeated: True if it occurs again in a restarted run; by default an existing ``stamp`` prevents it.
     """
 
     def __init__(
-        self, *, kind: str, phase: str, epoch: int | None = None, delay: float = 0.0, stamp: Path | None = None
+        self,
+        *,
+        kind: str,
+        phase: str,
+        epoch: int | None = None,
+        delay: float = 0.0,
+        stamp: Path | None = None,
+        repeated: bool = False,
     ) -> None:
         if kind not in KINDS:
             raise ValueError(f"the kind of a fault must be one of {', '.join(KINDS)}, got {kind!r}")
         self.kind, self.phase, self.epoch, self.delay, self.stamp = kind, phase, epoch, delay, stamp
-        self._struck = False
+        self._struck = not repeated and stamp is not None and stamp.exists()
 
     @classmethod
     def from_environment(cls, rank: int, heartbeat: Path | None) -> "Fault | None":
@@ -51,6 +59,7 @@ class Fault:
             epoch=fields.get("epoch"),
             delay=fields.get("delay", 0.0),
             stamp=None if heartbeat is None else heartbeat.with_name(f"fault-rank{rank}"),
+            repeated=fields.get("repeated", False),
         )
 
     def inject(self, phase: str, epoch: int) -> None:

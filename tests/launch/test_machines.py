@@ -39,6 +39,7 @@ def test_a_worker_a_machine_is_the_default() -> None:
     [
         ({"workers": 3}, "workers must be a multiple of the machines, got 3 workers on 2 machines"),
         ({"workers": 4, "link": "1gbit"}, "emulated hosts work on one machine only, got hosts 2"),
+        ({"workers": 4, "retries": 2}, "restarts work on one machine only, got retries 2"),
         ({"system": "adapq"}, "adaqp"),
         ({"nnodes": 0, "workers": 4}, "nnodes must be at least 1, got 0"),
     ],

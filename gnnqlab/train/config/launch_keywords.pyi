@@ -137,6 +137,9 @@ class LaunchKeywords(TypedDict, total=False):
     """Silence after which a worker is reported; default: max(3 s, 5 median epochs)."""
     stall_stop_s: float | None
     """Silence after which a run is stopped; default: max(8 s, 20 median epochs)."""
+    retries: int
+    """Restarts after a worker's death or hang, each from the newest checkpoint; a second failure in the same epoch
+    ends them."""
     detach: bool
     """True to continue the run after the process that launched it ends."""
     observers: tuple[str, ...]

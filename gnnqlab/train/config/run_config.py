@@ -172,6 +172,9 @@ class LaunchSettings:
     """Silence after which a worker is reported; default: max(3 s, 5 median epochs)."""
     stall_stop_s: Annotated[float | None, POSITIVE, NO_OPTION] = None
     """Silence after which a run is stopped; default: max(8 s, 20 median epochs)."""
+    retries: Annotated[int, Range(0)] = 0
+    """Restarts after a worker's death or hang, each from the newest checkpoint; a second failure in the same epoch ends
+    them."""
     detach: Annotated[bool, NO_OPTION] = False
     """True to continue the run after the process that launched it ends."""
     observers: Annotated[tuple[str, ...], NO_OPTION] = ()

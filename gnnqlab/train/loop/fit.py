@@ -40,6 +40,7 @@ from gnnqlab.train.loop.recorders import (
 )
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from gnnqlab.train.memory import keep_pages
+from gnnqlab.train.records.history import trim_records
 from gnnqlab.train.records.json_lines import log_event
 from gnnqlab.train.records.memory_tracker import MemoryFile
 from gnnqlab.train.records.provenance import machine, package
@@ -147,6 +148,7 @@ def fit(
     # Continue after the newest checkpoint, if there is one.
     keeper = CheckpointManager(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
     first_epoch, earlier_s = keeper.resume()
+    trim_records(folder, rank, first_epoch)  # after a restart in this folder, later epochs are trained again
     start_s = time.perf_counter() - earlier_s  # a resumed run continues the time of the old one
     # Train, evaluate, record, and take a checkpoint.
     rate = trainer.optimizer.learning_rate
