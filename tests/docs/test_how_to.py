@@ -129,6 +129,7 @@ def test_every_page_is_run() -> None:
         "own_system",
         "cluster",
         "gpu",
+        "interruptions",
         "links",
         "observer",
         "study",
@@ -291,6 +292,11 @@ def test_several_machines(read: Callable[[str], Read], capsys: pytest.CaptureFix
 def test_a_gpu(read: Callable[[str], Read]) -> None:
     one, several = (run.config.launch for run in read("gpu").runs)
     assert (one.device, one.backend) == ("cuda", "gloo") and (several.device, several.backend) == ("cuda", "nccl")
+
+
+def test_signals_and_restarts(read: Callable[[str], Read]) -> None:
+    (run,) = read("interruptions").runs
+    assert run.config.launch.retries == 3 and run.config.train.checkpoint_every == 5
 
 
 def train_here(config: RunConfig, root: Path) -> gq.Run:
