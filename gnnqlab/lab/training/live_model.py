@@ -58,6 +58,9 @@ class GrowingColumns:
         >>> growing.add([{"epoch": 0, "loss": 2.0}, {"epoch": 1, "loss": 1.5, "val_score": None}])
         >>> growing["loss"].tolist(), len(growing)
         ([2.0, 1.5], 2)
+        >>> growing.add([{"epoch": 1, "loss": 1.4}])  # again, after a restart
+        >>> growing["loss"].tolist()
+        [2.0, 1.4]
     """
 
     def __init__(self) -> None:
@@ -72,10 +75,13 @@ class GrowingColumns:
         return self._table[_COLUMNS.index(column), : self._count]
 
     def add(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Append records."""
+        """Append records; those of epochs that were trained again, after a restart of the run, replace the old ones."""
         rows = list(lines)  # an iterator may be read once only
         if not rows:
             return
+        first_epoch = rows[0].get("epoch", np.inf)
+        if self._count and first_epoch <= self["epoch"][-1]:
+            self._count = int(np.searchsorted(self["epoch"], first_epoch))
         new_count = self._count + len(rows)
         if new_count > self._table.shape[1]:  # double the capacity, so that appending has constant amortized cost
             table = np.empty((len(_COLUMNS), max(2 * self._table.shape[1], new_count)))
