@@ -3,6 +3,7 @@
 import signal
 
 __all__ = [
+    "LaunchRefused",
     "LawBroken",
     "NonFiniteMessage",
     "NonFiniteRow",
@@ -11,6 +12,10 @@ __all__ = [
     "UnexpectedMessage",
     "WorkerFailed",
 ]
+
+
+class LaunchRefused(RuntimeError):
+    """Error of a run that this machine cannot hold or whose folders cannot be written; no process was started."""
 
 
 class LawBroken(AssertionError):

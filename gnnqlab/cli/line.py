@@ -25,7 +25,7 @@ from gnnqlab.cli.parser import UsageError, parse
 from gnnqlab.cli.predict import Predict
 from gnnqlab.cli.trace import ExportTrace
 from gnnqlab.cli.train import Train
-from gnnqlab.errors import RunInterrupted
+from gnnqlab.errors import LaunchRefused, RunInterrupted
 
 __all__ = ["ENVIRONMENT", "main"]
 
@@ -96,8 +96,9 @@ def _run(arguments: Sequence[str] | None) -> None:
     except UsageError as error:
         command_help = f"gnnqlab {words[0]} --help" if words[0] in _COMMANDS else "gnnqlab --help"
         raise SystemExit(_complain(f"{error}; see {command_help}", 2, as_json)) from None
-    # Wrong usage exits with 2, a failed run with 1, a signal with 128 + its number (130 for an interrupt).
-    except (ValueError, TypeError) as error:
+    # Wrong usage, or a run refused before its start, exits with 2, a failed run with 1, a signal with 128 + its number
+    # (130 for an interrupt).
+    except (ValueError, TypeError, LaunchRefused) as error:
         raise SystemExit(_complain(error, 2, as_json)) from None
     except KeyboardInterrupt as interrupt:
         raise SystemExit(_complain(str(interrupt) or "interrupted; the run was stopped", 130, as_json)) from None

@@ -43,13 +43,19 @@ def launch(
 
     Raises:
         ValueError: if the run needs a GPU and there is none, or more memory than is free.
-        RuntimeError: if the folder cannot be written, or the guard does not start.
+        LaunchRefused: if the folder of the run or the cache cannot be written, or this machine has too little for the
+            run; it is a ``RuntimeError``.
+        RuntimeError: if the guard does not start.
     """
     # Refuse before any process starts, and before calibration, which takes several short runs.
     _expect_device(config)
+    from gnnqlab.launch.preflight import check_graph, check_machine
     from gnnqlab.train.preflight import require_memory
 
     require_memory(config)
+    check_machine(config, root)
+    if fit == FIT:  # other functions need no graph
+        check_graph(config)
     if config.launch.comm_share is not None:
         from gnnqlab.launch.calibrate import resolve_comm_share
 

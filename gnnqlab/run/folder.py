@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.atomic import write_text
+from gnnqlab.errors import LaunchRefused
 from gnnqlab.train.records.machine import node_name
 
 __all__ = [
@@ -73,7 +74,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
     """Create a run folder, if it is writable and there is enough free space.
 
     Raises:
-        RuntimeError: if the folder cannot be written or the disk is nearly full.
+        LaunchRefused: if the folder cannot be written or the disk is nearly full.
     """
     folder = root / run_id
     folder_existed = folder.exists()  # then another machine may be writing there, so an error must not remove it
@@ -87,7 +88,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
     except OSError as error:
         if not folder_existed:
             shutil.rmtree(folder, ignore_errors=True)
-        raise RuntimeError(
+        raise LaunchRefused(
             f"the folder of a run must be writable, got {folder}: {error.strerror}; "
             f"pass out=... or set GNNQLAB_RUNS to another folder"
         ) from error
@@ -95,7 +96,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
     if free_bytes < _FREE_BYTES:
         if not folder_existed:
             shutil.rmtree(folder, ignore_errors=True)
-        raise RuntimeError(
+        raise LaunchRefused(
             f"a run needs {_FREE_BYTES >> 20} MB of free space, got {free_bytes} bytes under {root}; "
             f"free some space, pass out=... or set GNNQLAB_RUNS to another folder"
         )

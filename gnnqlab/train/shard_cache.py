@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gnnqlab.atomic import locked, write_text
+from gnnqlab.errors import LaunchRefused
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.link_split import split_links
 from gnnqlab.graph.sources import load
+from gnnqlab.graph.sources.sizes import least_size
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.link_share import LinkShare, share_links
 from gnnqlab.partition.parts import (
@@ -29,8 +32,15 @@ from gnnqlab.partition.parts import (
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.records.machine import node_name, this_node
+from gnnqlab.train.writable import require_writable
 
-__all__ = ["HeldOutLinks", "keep_graph", "find_shards", "own_links", "own_shard", "partitioner_library"]
+if TYPE_CHECKING:
+    from gnnqlab.train.config.run_config import RunConfig
+
+__all__ = [
+    "HeldOutLinks", "find_shards", "held_out_links", "keep_graph", "own_links", "own_shard", "partitioner_library",
+    "prepare_shards", "require_cache",
+]  # fmt: skip
 
 _READING = 2
 """Version of the graph readers, part of a source's digest: raised when they read more of it (2: edge features)."""
@@ -47,12 +57,35 @@ class HeldOutLinks:
     seed: int
 
 
+def held_out_links(config: RunConfig) -> HeldOutLinks | None:
+    """Return the links that a run holds out, ``None`` if it classifies nodes."""
+    task = config.task
+    return HeldOutLinks(task.val_share, task.test_share, config.train.seed) if task.task == "links" else None
+
+
+def require_cache() -> None:
+    """Raise if the cache of graphs and shards cannot be written.
+
+    Raises:
+        LaunchRefused: with the folder and the environment variable that selects it.
+    """
+    way_out = "set GNNQLAB_CACHE to a folder that can be written"
+    try:
+        folder = cache_folder()
+    except RuntimeError as error:  # no HOME, and no home of this user in the system's list
+        raise LaunchRefused(f"the cache must have a folder, got no HOME: {error}; {way_out}") from error
+    purpose = "the cache (GNNQLAB_CACHE)" if os.environ.get("GNNQLAB_CACHE") else "the cache (below HOME)"
+    require_writable(folder, purpose=purpose, way_out=way_out)
+
+
 def keep_graph(graph: Graph, place: Path | None = None) -> str:
     """Save a graph from memory for the workers; return its path: a folder named by content hash, then the graph's name.
 
     So tables and reports, which show the last part of a path, show the graph's name. ``place`` is the folder of such
     graphs, by default in the cache.
     """
+    if place is None:
+        require_cache()
     folder = (place or cache_folder() / "graphs") / graph.content_hash
     path = folder / _file_name(graph.name)
     if not path.exists():
@@ -92,7 +125,9 @@ def own_shard(
     """
     marker = run / _marker()
     if int(os.environ.get("LOCAL_RANK", rank)) == 0:  # first worker of its machine
-        folder, links = _shards(source, partitioner, workers, heartbeat, held, expect)
+        folder, links = _find_cached(source, partitioner, workers, held) or _store(
+            source, partitioner, workers, heartbeat.phase, held, expect
+        )
         write_text(marker, json.dumps({"folder": str(folder), "links": links}))
     else:
         heartbeat.phase("partition", limit_s=_LONG_S)
@@ -102,6 +137,36 @@ def own_shard(
         folder = Path(json.loads(marker.read_text())["folder"])
     heartbeat.phase("load", limit_s=600.0)
     return load_shard(folder, partitioner, rank)
+
+
+def prepare_shards(config: RunConfig, expect: Callable[[Graph], None]) -> None:
+    """Load, check and partition the graph of a file in this process, unless its shards are cached for the workers.
+
+    So a broken file raises in the launching process, and is not read again by a worker. ``configure`` has checked the
+    parameters of a generated graph, and a graph from memory.
+
+    Args:
+        config: configuration of the run.
+        expect: raises for a graph that the run cannot train on.
+
+    Raises:
+        LaunchRefused: if shards must be stored and the cache cannot be written.
+    """
+    partitioner, held = config.system_on_hosts.partition, held_out_links(config)
+    # The cache may be read-only if it has the shards already.
+    if _find_cached(config.graph, partitioner, config.workers, held) is None:
+        require_cache()
+        if _is_file(config.graph):
+            _store(config.graph, partitioner, config.workers, lambda name, **limits: None, held, expect)
+
+
+def _is_file(source: str) -> bool:
+    """Return True for a graph that is read from a file or folder, also from ``FOLDER:NAME``."""
+    folder, colon, _ = source.rpartition(":")
+    is_generated = least_size(source) is not None if colon else False
+    return Path(source).expanduser().exists() or (
+        bool(colon) and not is_generated and Path(folder).expanduser().is_dir()
+    )
 
 
 def own_links(run: Path, rank: int) -> LinkShare:
@@ -131,41 +196,51 @@ def _marker() -> str:
     return node_name(_SHARDS, this_node())
 
 
-def _shards(
+def _note(source: str, held: HeldOutLinks | None) -> Path:
+    """Return the file that maps a source to the hash of its content, to find cached shards without loading a graph."""
+    return cache_folder() / "sources" / f"{_source_digest(source, held)}.json"
+
+
+def _find_cached(
+    source: str, partitioner: Partitioner, workers: int, held: HeldOutLinks | None
+) -> tuple[Path, str | None] | None:
+    """Return the folder of cached shards and the digest in the names of its link files, if any; ``None`` if missing."""
+    try:
+        facts = json.loads(_note(source, held).read_text())
+        folder, links = shard_folder(facts["content"], partitioner, workers), facts.get("links")
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError):  # no note, no home, or a note cut off by a crash
+        return None
+    if has_shards(folder, workers) and (links is None or _has_links(folder, links, workers)):
+        return folder, links
+    return None
+
+
+def _store(
     source: str,
     partitioner: Partitioner,
     workers: int,
-    heartbeat: Heartbeat,
-    held_out_links: HeldOutLinks | None,
+    phase: Callable[..., None],
+    held: HeldOutLinks | None,
     check_graph: Callable[[Graph], None] | None,
 ) -> tuple[Path, str | None]:
-    """Return the folder of the shards, and the digest in the names of its link files, if there are any."""
-    # The note maps a source to the hash of its content, so that cached shards are found without loading the graph.
-    note = cache_folder() / "sources" / f"{_source_digest(source, held_out_links)}.json"
-    if note.exists():
-        facts = json.loads(note.read_text())
-        folder, links = shard_folder(facts["content"], partitioner, workers), facts.get("links")
-        if has_shards(folder, workers) and (links is None or _has_links(folder, links, workers)):
-            return folder, links
-    # Not in the cache: load, check, hold out links, partition, and store the shards.
-    heartbeat.phase("load", limit_s=_LONG_S)
+    """Load, check, hold out links, partition and store the shards; return the same as :func:`_find_cached`."""
+    phase("load", limit_s=_LONG_S)
     graph, split, links = load(source), None, None
     if check_graph is not None:
         check_graph(graph)
-    heartbeat.phase("partition", limit_s=_LONG_S)
-    if held_out_links is not None:
-        split = split_links(graph, val=held_out_links.val, test=held_out_links.test, seed=held_out_links.seed)
-        links = _digest([graph.content_hash, *dataclasses.astuple(held_out_links)])  # other shares have other files
+    phase("partition", limit_s=_LONG_S)
+    if held is not None:
+        split = split_links(graph, val=held.val, test=held.test, seed=held.seed)
+        links = _digest([graph.content_hash, *dataclasses.astuple(held)])  # other shares have other files
         graph = split.graph
-    folder = store_shards(
-        graph, partitioner, workers, progress=lambda rank: heartbeat.phase("partition", limit_s=_LONG_S)
-    )
+    folder = store_shards(graph, partitioner, workers, progress=lambda rank: phase("partition", limit_s=_LONG_S))
     if split is not None and links is not None:
         # A link belongs to the worker that owns its source.
         owner = owner_of(folder, workers, graph.num_nodes)
         for rank, share in enumerate(share_links(split, owner, workers)):
             share.save(_links_path(folder, links, rank))
     # Written last, so that a note never names shards or links that do not exist yet.
+    note = _note(source, held)
     note.parent.mkdir(parents=True, exist_ok=True)
     write_text(note, json.dumps({"content": graph.content_hash, "links": links}))
     return folder, links
@@ -179,7 +254,7 @@ def _has_links(folder: Path, links: str, workers: int) -> bool:
     return all(_links_path(folder, links, rank).exists() for rank in range(workers))
 
 
-def _source_digest(source: str, held_out_links: HeldOutLinks | None) -> str:
+def _source_digest(source: str, held: HeldOutLinks | None) -> str:
     """Return a digest of everything that can change a source's content: its name, data folder, file sizes and times."""
     facts: list[object] = [source, os.environ.get("GNNQLAB_DATA"), os.getcwd(), _version(), _READING]
     # Size and time of files stand for their content, which would take long to hash.
@@ -187,7 +262,7 @@ def _source_digest(source: str, held_out_links: HeldOutLinks | None) -> str:
     if path.exists():
         files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
         facts += [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-    return _digest(facts if held_out_links is None else [*facts, *dataclasses.astuple(held_out_links)])
+    return _digest(facts if held is None else [*facts, *dataclasses.astuple(held)])
 
 
 def _digest(facts: list[object]) -> str:

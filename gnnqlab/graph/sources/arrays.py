@@ -36,7 +36,8 @@ def read_npz(path: Path, *, split: int = 0) -> EdgeList:
         ValueError: if the file is not readable, has no known layout, or an array that is not used.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here: of a broken archive NumPy leaves its own file open.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("it holds one array")
             keys = set(archive.files)

@@ -36,7 +36,10 @@ def least_size(source: str | Path) -> Size | None:
     """
     path = Path(source)
     if path.is_dir() and is_saved_graph(path):
-        return _saved(json.loads((path / "graph.json").read_text(encoding="utf-8")))
+        try:
+            return _saved(json.loads((path / "graph.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+            return None  # a broken file: loading it reports the reason
     sizes = known_size(str(source))
     if sizes is None:
         return None

@@ -46,7 +46,7 @@ from gnnqlab.train.records.memory_tracker import MemoryFile
 from gnnqlab.train.records.provenance import machine, package
 from gnnqlab.train.records.recorder import EndedEpoch, Recorder
 from gnnqlab.train.records.timeline import TimelineFile
-from gnnqlab.train.shard_cache import HeldOutLinks, own_links, own_shard, partitioner_library
+from gnnqlab.train.shard_cache import held_out_links, own_links, own_shard, partitioner_library
 
 __all__ = ["fit", "link_pacer"]
 
@@ -76,9 +76,7 @@ def fit(
     assert settings.evaluate_every is not None
     keep_pages()  # before the first large tensor is allocated
     placed_system = config.system_on_hosts
-    task, held_links = config.task, None
-    if task.task == "links":
-        held_links = HeldOutLinks(task.val_share, task.test_share, settings.seed)
+    task, held_links = config.task, held_out_links(config)
     # Read this worker's shard; if it is not cached, load and partition the graph first.
     shard = own_shard(
         config.graph,

@@ -1,0 +1,64 @@
+"""Preflight checks of a launch: folders and the graph, before any process of the run starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gnnqlab.errors import LaunchRefused
+from gnnqlab.graph.edge_data import refuse_attention
+from gnnqlab.graph.graph import Graph
+from gnnqlab.run import folder as files
+from gnnqlab.train.config.edges import require_edges
+from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.shard_cache import prepare_shards
+from gnnqlab.train.writable import require_writable
+
+__all__ = ["check_graph", "check_machine"]
+
+
+def check_machine(config: RunConfig, root: Path | str | None = None) -> None:
+    """Raise if this machine cannot hold the processes and files of a run.
+
+    Args:
+        config: configuration of the run.
+        root: parent of the run folder; ``GNNQLAB_RUNS``, else ``runs``, by default.
+
+    Raises:
+        LaunchRefused: with the limit or folder, its value and the way out.
+    """
+    require_writable(
+        files.default_root() if root is None else Path(root).absolute(),
+        purpose="the folder of a run",
+        way_out="pass out=... or set GNNQLAB_RUNS to another folder",
+    )
+
+
+def check_graph(config: RunConfig) -> None:
+    """Load, check and partition a graph of a file, unless its shards are cached; the workers then read the shards.
+
+    Raises:
+        ValueError: if the file cannot be read, or the run cannot train on its graph.
+        LaunchRefused: if the cache cannot be written, or a library is missing.
+    """
+    try:
+        prepare_shards(config, lambda graph: _require_trainable(config, graph))
+    except LaunchRefused:
+        raise
+    except RuntimeError as error:  # a missing library, with the command that installs it
+        raise LaunchRefused(str(error)) from error
+    except Exception as error:
+        # Our own errors name the file. A library raises others for a broken one, also subclasses of ValueError: of zip
+        # archives, of JSON, of decoding, of missing keys.
+        if type(error) in (ValueError, TypeError):
+            raise
+        raise ValueError(
+            f"the graph must be readable, got {config.graph}: {type(error).__name__}: {error}; the file is damaged or "
+            "of another format, so write it again"
+        ) from error
+
+
+def _require_trainable(config: RunConfig, graph: Graph) -> None:
+    config.task.require_graph(graph)
+    if config.model.attends and graph.edge_weights is not None:
+        refuse_attention(f"model {config.model.name}")
+    require_edges(config.model, config.system, graph.num_edge_features)

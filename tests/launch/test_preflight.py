@@ -1,0 +1,162 @@
+"""Broken inputs and environments: each is refused before a process starts, with status 2, its value and a way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.cli import main
+from gnnqlab.launch import guarded
+
+QUICK = ["--epochs", "2", "--layers", "2", "--hidden", "8"]
+PAIR = {"num_nodes": np.array(3), "edge_src": np.array([0, 1, 2]), "edge_dst": np.array([1, 2, 0])}
+ROWS = {"feat": np.eye(3, dtype=np.float32), "label": np.array([0, 1, 0])}
+SPLIT = {f"{part}_idx": np.array([node]) for node, part in enumerate(("train", "val", "test"))}
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a case changes before its launch."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+
+    def file(self, name: str, content: str | bytes) -> str:
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    def arrays(self, **arrays: np.ndarray) -> str:
+        np.savez(self.folder / "g.npz", **arrays)
+        return str(self.folder / "g.npz")
+
+    def saved(self, name: str, change: Callable[[bytes], bytes | None]) -> str:
+        """Save a graph, then replace the content of one of its files; ``None`` removes it."""
+        path = gq.load("sbm:60,3,6").save(self.folder / "saved")
+        content = change((path / name).read_bytes())
+        (path / name).unlink()
+        if content is not None:
+            (path / name).write_bytes(content)
+        return str(path)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A launch that is refused."""
+
+    name: str
+    value: str
+    """Pattern of the rule and value in the error."""
+    way_out: str
+    """Pattern of the way out."""
+    graph: Callable[[Place], str] = lambda place: "sbm:60,3,6"
+    change: Callable[[Place], object] = lambda place: None
+    options: list[str] = field(default_factory=list)
+
+
+def of_file(name: str, value: str, way_out: str, graph: Callable[[Place], str]) -> Case:
+    return Case(name, value, way_out, graph=graph)
+
+
+AGAIN = "write it again|save (it|the graph) again"
+FILES = [
+    of_file("empty npz", r"readable, got \S+g\.npz: EOFError", AGAIN, lambda p: p.file("g.npz", b"")),
+    of_file("text as npz", r"g\.npz must be a \.npz of plain arrays", "", lambda p: p.file("g.npz", "hello")),
+    of_file("npz cut off", r"g\.npz", "", lambda p: p.file("g.npz", Path(p.arrays(**PAIR)).read_bytes()[:200])),
+    of_file("npz without arrays", r"g\.npz must hold num_nodes.* it holds nothing", "hold", lambda p: p.arrays()),
+    of_file("npz of other names", "it holds foo", "must hold num_nodes", lambda p: p.arrays(foo=np.zeros(2))),
+    of_file("npz of objects", r"g\.npz", "", lambda p: p.arrays(**PAIR | {"num_nodes": np.array({}, dtype=object)})),
+    of_file("edge to no node", "9", "", lambda p: p.arrays(**PAIR | {"edge_dst": np.array([1, 9, 0])}, **ROWS)),
+    of_file("negative node", "-1", "", lambda p: p.arrays(**PAIR | {"edge_src": np.array([0, -1, 0])}, **ROWS)),
+    of_file("edges of two lengths", "2", "", lambda p: p.arrays(**PAIR | {"edge_dst": np.array([1, 2])}, **ROWS)),
+    of_file("NaN in features", "nan|NaN", "", lambda p: p.arrays(**PAIR, **ROWS | {"feat": np.full((3, 2), np.nan)})),
+    of_file("too few labels", "2", "", lambda p: p.arrays(**PAIR, **ROWS | {"label": np.array([0, 1])}, **SPLIT)),
+    of_file("too few features", "2", "", lambda p: p.arrays(**PAIR, **ROWS | {"feat": np.eye(2)}, **SPLIT)),
+    of_file("no features", "no features", "pass features", lambda p: p.arrays(**PAIR, label=ROWS["label"], **SPLIT)),
+    of_file(
+        "no labels",
+        "must have a label, got 1 unlabelled",
+        "remove them from the split",
+        lambda p: p.arrays(**PAIR, feat=ROWS["feat"], **SPLIT),
+    ),
+    of_file(
+        "empty train split",
+        "train_idx must name at least one node, got none",
+        "leave it out",
+        lambda p: p.arrays(**PAIR, **ROWS, train_idx=np.array([], dtype=np.int64)),
+    ),
+    of_file("empty csv", r"g\.csv cannot be read: No columns", "", lambda p: p.file("g.csv", "")),
+    of_file("csv of bytes", r"g\.csv cannot be read", "", lambda p: p.file("g.csv", bytes(range(256)) * 4)),
+    of_file(
+        "csv of one column", "src and dst, got a", "name them in the first line", lambda p: p.file("g.csv", "a\n1")
+    ),
+    of_file("csv of words", "got none in row 1", "number the nodes", lambda p: p.file("g.csv", "src,dst\n0,x\n1,\n")),
+    of_file("csv without edges", "at least one edge", "must hold", lambda p: p.file("g.csv", "src,dst\n")),
+    of_file(
+        "csv of negative nodes", "got -1 in row 0", "integers from 0", lambda p: p.file("g.csv", "src,dst\n0,-1\n")
+    ),
+    of_file("broken parquet", r"g\.parquet", "", lambda p: p.file("g.parquet", "PAR1xx")),
+    of_file("unknown suffix", r"got the file \S+g\.pdf", "must be one of", lambda p: p.file("g.pdf", "x")),
+    of_file("missing file", r"got '\S+none\.npz'", "readable paths", lambda p: str(p.folder / "none.npz")),
+    of_file("folder without a graph", "got the folder", "must be one of", lambda p: str(p.folder)),
+    of_file("planetoid name", "got 'cora'", "must name a planetoid graph", lambda p: f"{p.folder}:cora"),
+    of_file("empty header", r"readable, got \S+saved: JSONDec", AGAIN, lambda p: p.saved("graph.json", lambda b: b"")),
+    of_file("header of a list", r"readable, got \S+saved", AGAIN, lambda p: p.saved("graph.json", lambda b: b"[]")),
+    of_file("header cut off", r"readable, got \S+saved", AGAIN, lambda p: p.saved("graph.json", lambda b: b[:40])),
+    of_file(
+        "header of bytes", r"readable, got \S+saved", AGAIN, lambda p: p.saved("graph.json", lambda b: b"\xff\xfe")
+    ),
+    of_file("header of no format", "version None", AGAIN, lambda p: p.saved("graph.json", lambda b: b"{}")),
+    of_file("missing array", "indices.npy is missing", AGAIN, lambda p: p.saved("indices.npy", lambda b: None)),
+    of_file("array cut off", r"indices\.npy cannot be read", AGAIN, lambda p: p.saved("indices.npy", lambda b: b[:-8])),
+    of_file("empty array", r"readable, got \S+saved: EOF", AGAIN, lambda p: p.saved("features.npy", lambda b: b"")),
+    of_file("array without header", r"labels\.npy", AGAIN, lambda p: p.saved("labels.npy", lambda b: b[:50])),
+]
+
+
+def below_a_file(place: Place, *variables: str) -> None:
+    """Point environment variables at a folder that cannot be created, also by root."""
+    for variable in variables:
+        place.patch.setenv(variable, place.file("file", "") + "/folder")
+
+
+FOLDERS = [
+    Case("cache below a file", r"the cache \(GNNQLAB_CACHE\) must be writable, got \S+file/folder: Not a directory",
+         "set GNNQLAB_CACHE", change=lambda p: below_a_file(p, "GNNQLAB_CACHE")),
+    Case("cache in /proc", r"the cache .* got /proc/none", "set GNNQLAB_CACHE",
+         change=lambda p: p.patch.setenv("GNNQLAB_CACHE", "/proc/none")),
+    Case("cache of a long name", r"the cache .* got /x{300}: File name too long", "set GNNQLAB_CACHE",
+         change=lambda p: p.patch.setenv("GNNQLAB_CACHE", "/" + "x" * 300)),
+    Case("home below a file", r"the cache \(below HOME\) must be writable, got \S+file/folder/.cache/gnnqlab",
+         "set GNNQLAB_CACHE", change=lambda p: (p.patch.delenv("GNNQLAB_CACHE"), below_a_file(p, "HOME"))),
+    Case("runs below a file", r"folder of a run must be writable, got \S+file/folder: Not a directory",
+         "pass out=.* GNNQLAB_RUNS", change=lambda p: below_a_file(p, "GNNQLAB_RUNS")),
+    Case("runs in /proc", "got /proc/none", "set GNNQLAB_RUNS", options=["--out", "/proc/none"]),
+]  # fmt: skip
+CASES = [*FILES, *FOLDERS]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_launch_that_cannot_train_is_refused_before_a_process_starts(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def start(*arguments: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(guarded, "_start_guard", start)
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path / "runs"))
+    place = Place(tmp_path, monkeypatch)
+    case.change(place)
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--graph", case.graph(place), *QUICK, *case.options])
+    said = " ".join(capsys.readouterr().err.split())
+    assert end.value.code == 2, said
+    assert re.search(case.value, said) and re.search(case.way_out, said), said
+    assert not (tmp_path / "runs").exists()
