@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from gnnqlab.cli.console import run_table
 from gnnqlab.cli.options import Options
 from gnnqlab.errors import RunInterrupted
 from gnnqlab.settings import Setting, settings_in
+from gnnqlab.train.processors import usable_processors
 
 if TYPE_CHECKING:
     from gnnqlab.launch.machines import MachineLines
@@ -118,7 +118,7 @@ def follow(run: Run, which: str = "") -> None:
         f"{launch['device']} over {launch['backend']}, scores {_how_often(settings['train']['evaluate_every'])}",
         file=sys.stderr,
     )
-    cores = len(os.sched_getaffinity(0))  # cores this process may use
+    cores = usable_processors()
     if launch["device"] == "cpu" and workers > cores:
         print(f"{workers} workers share {cores} core(s) and will wait for each other", file=sys.stderr)
     run.wait(progress=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from gnnqlab.launch.exit_codes import VARIABLE, ExitCodes
 from gnnqlab.launch.signals import GUARD
 from gnnqlab.run import processes
+from gnnqlab.train.processors import REQUESTED
 from gnnqlab.train.records.machine import NODE
 
 __all__ = ["start_agent"]
@@ -23,6 +24,8 @@ def start_agent(command: list[str], folder: Path, *, node: int, log: Path, exit_
         exit_codes: receives the exit statuses of the workers.
     """
     environment = {
+        # On several machines this process is started by hand: torchrun must not replace the user's value.
+        REQUESTED: os.environ.get("OMP_NUM_THREADS", ""),
         **os.environ,
         "TMPDIR": str(folder / "tmp"),  # removed at the end of the run
         GUARD: f"{os.getpid()}:{processes.start_time(os.getpid())}",

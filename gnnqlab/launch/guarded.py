@@ -16,6 +16,7 @@ from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.run.run import Run
 from gnnqlab.train.memory import large_pages
+from gnnqlab.train.processors import REQUESTED, requested_threads, threads_per_worker
 
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
@@ -104,14 +105,14 @@ def worker_arguments(launch: dict[str, Any], worker_file: str) -> list[str]:
 
 
 def _environment(settings: dict[str, Any]) -> dict[str, str]:
-    threads = settings["launch"]["threads_per_worker"]
-    # The workers together use each core once.
-    threads = threads or max(1, len(os.sched_getaffinity(0)) // settings["workers"])
+    requested = requested_threads(os.environ)
+    threads, _ = threads_per_worker(settings["launch"]["threads_per_worker"], requested, settings["workers"])
     return {
         **os.environ,
         **import_path(),
         **search_path(),
         "OMP_NUM_THREADS": str(threads),
+        REQUESTED: str(requested or ""),
         **large_pages(os.environ),
         "GLOO_SOCKET_IFNAME": "lo",  # independent of the network, and not reachable from other machines
         "NCCL_SOCKET_IFNAME": os.environ.get("NCCL_SOCKET_IFNAME", "lo"),

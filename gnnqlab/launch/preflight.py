@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from gnnqlab.errors import LaunchRefused
@@ -10,6 +11,7 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.run import folder as files
 from gnnqlab.train.config.edges import require_edges
 from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.processors import requested_threads
 from gnnqlab.train.shard_cache import prepare_shards
 from gnnqlab.train.writable import require_writable
 
@@ -24,8 +26,10 @@ def check_machine(config: RunConfig, root: Path | str | None = None) -> None:
         root: parent of the run folder; ``GNNQLAB_RUNS``, else ``runs``, by default.
 
     Raises:
+        ValueError: if ``OMP_NUM_THREADS`` is not a number of threads.
         LaunchRefused: with the limit or folder, its value and the way out.
     """
+    requested_threads(os.environ)
     require_writable(
         files.default_root() if root is None else Path(root).absolute(),
         purpose="the folder of a run",

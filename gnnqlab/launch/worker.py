@@ -25,6 +25,7 @@ from gnnqlab.launch.worker_target import apply_search_path, load, target_of
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Link
+from gnnqlab.train.processors import ORIGIN, REQUESTED, requested_threads, threads_per_worker
 from gnnqlab.train.records.machine import this_node
 
 __all__ = ["main"]
@@ -125,7 +126,9 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
             f"check --nnodes and --nproc-per-node"
         )
     # Counted before _pin() reduces this process to its own cores.
-    threads = launch["threads_per_worker"] or max(1, len(os.sched_getaffinity(0)) // local_workers)
+    requested = requested_threads(os.environ, REQUESTED)
+    threads, origin = threads_per_worker(launch["threads_per_worker"], requested, local_workers)
+    os.environ[ORIGIN] = origin  # for facts.json
     _pin(local_rank, local_workers)
 
     import torch

@@ -17,6 +17,7 @@ from gnnqlab.kernels import native
 from gnnqlab.launch import Run, launch, local, runs
 from gnnqlab.run import folder as files
 from gnnqlab.run.progress import Progress
+from gnnqlab.train.processors import usable_processors
 from tests.cases import each
 from tests.launch.conftest import FAKE, REPOSITORY, Bench, config, wait_until
 from tests.slow_down import HANG_S, in_time
@@ -42,18 +43,29 @@ def test_a_run_from_launch_to_its_end(bench: Bench, capsys: pytest.CaptureFixtur
     assert run.status == "finished"
 
 
-def test_workers_have_default_signals_their_own_cores_and_no_compiler(bench: Bench) -> None:
+def test_workers_have_default_signals_their_own_cores_and_no_compiler(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS")  # set for all tests, and followed
     bench.fit = "tests.launch.fakes:inspect"
     run = bench.launch(workers=2).wait()
     facts = [files.read_json(run.folder / f"facts{rank}.json") or {} for rank in range(2)]
     cores = len(os.sched_getaffinity(0))
     assert all(fact["default_signals"] and fact["parent_death"] == signal.SIGKILL for fact in facts)
     assert all(fact["temporary"] == str(run.folder / "tmp") for fact in facts)
-    assert all(fact["threads"] == max(1, cores // 2) for fact in facts)
+    assert all(fact["threads"] == max(1, usable_processors() // 2) for fact in facts)
     assert not any(fact["dynamo"] for fact in facts)  # importing torch._dynamo would cost 2 s per worker
     if cores >= 2:
         assert not set(facts[0]["cores"]) & set(facts[1]["cores"])
     assert "a line for the log" in run.log(1) and "a line for the log" not in run.log(0)
+
+
+@each("start_method", ["fork", "spawn"])
+def test_workers_use_the_threads_of_omp_num_threads(start_method: str, bench: Bench) -> None:
+    bench.set(OMP_NUM_THREADS=3)
+    bench.fit = "tests.launch.fakes:inspect"
+    run = bench.launch(workers=1, start_method=start_method).wait(timeout=HANG_S)
+    assert (files.read_json(run.folder / "facts0.json") or {})["threads"] == 3
 
 
 def test_a_run_started_without_fork(bench: Bench) -> None:

@@ -69,8 +69,8 @@ FILES = [
     of_file("empty npz", r"readable, got \S+g\.npz: EOFError", AGAIN, lambda p: p.file("g.npz", b"")),
     of_file("text as npz", r"g\.npz must be a \.npz of plain arrays", "", lambda p: p.file("g.npz", "hello")),
     of_file("npz cut off", r"g\.npz", "", lambda p: p.file("g.npz", Path(p.arrays(**PAIR)).read_bytes()[:200])),
-    of_file("npz without arrays", r"g\.npz must hold num_nodes.* it holds nothing", "hold", lambda p: p.arrays()),
-    of_file("npz of other names", "it holds foo", "must hold num_nodes", lambda p: p.arrays(foo=np.zeros(2))),
+    of_file("npz without arrays", r"g\.npz .*nothing", "edge_src and edge_dst", lambda p: p.arrays()),
+    of_file("npz of other names", r"g\.npz .*foo", "edge_src and edge_dst", lambda p: p.arrays(foo=np.zeros(2))),
     of_file("npz of objects", r"g\.npz", "", lambda p: p.arrays(**PAIR | {"num_nodes": np.array({}, dtype=object)})),
     of_file("edge to no node", "9", "", lambda p: p.arrays(**PAIR | {"edge_dst": np.array([1, 9, 0])}, **ROWS)),
     of_file("negative node", "-1", "", lambda p: p.arrays(**PAIR | {"edge_src": np.array([0, -1, 0])}, **ROWS)),
@@ -91,15 +91,16 @@ FILES = [
         "leave it out",
         lambda p: p.arrays(**PAIR, **ROWS, train_idx=np.array([], dtype=np.int64)),
     ),
-    of_file("empty csv", r"g\.csv cannot be read: No columns", "", lambda p: p.file("g.csv", "")),
+    of_file("empty csv", r"g\.csv cannot be read", "row|[Cc]olumns", lambda p: p.file("g.csv", "")),
     of_file("csv of bytes", r"g\.csv cannot be read", "", lambda p: p.file("g.csv", bytes(range(256)) * 4)),
-    of_file(
-        "csv of one column", "src and dst, got a", "name them in the first line", lambda p: p.file("g.csv", "a\n1")
-    ),
-    of_file("csv of words", "got none in row 1", "number the nodes", lambda p: p.file("g.csv", "src,dst\n0,x\n1,\n")),
+    of_file("csv of one column", r"g\.csv .* got a", "columns", lambda p: p.file("g.csv", "a\n1")),
+    of_file("csv of words", "got none in row 1", "must hold", lambda p: p.file("g.csv", "src,dst\n0,x\n1,\n")),
     of_file("csv without edges", "at least one edge", "must hold", lambda p: p.file("g.csv", "src,dst\n")),
     of_file(
-        "csv of negative nodes", "got -1 in row 0", "integers from 0", lambda p: p.file("g.csv", "src,dst\n0,-1\n")
+        "csv of negative nodes",
+        "no features|got -1 in row 0",
+        "pass|integers",
+        lambda p: p.file("g.csv", "src,dst\n0,-1\n"),
     ),
     of_file("broken parquet", r"g\.parquet", "", lambda p: p.file("g.parquet", "PAR1xx")),
     of_file("unknown suffix", r"got the file \S+g\.pdf", "must be one of", lambda p: p.file("g.pdf", "x")),
@@ -139,7 +140,12 @@ FOLDERS = [
          "pass out=.* GNNQLAB_RUNS", change=lambda p: below_a_file(p, "GNNQLAB_RUNS")),
     Case("runs in /proc", "got /proc/none", "set GNNQLAB_RUNS", options=["--out", "/proc/none"]),
 ]  # fmt: skip
-CASES = [*FILES, *FOLDERS]
+LIMITS = [
+    Case(f"OMP_NUM_THREADS={text}", f"OMP_NUM_THREADS must be a whole number of at least 1, got '{text}'", "unset it",
+         change=lambda p, text=text: p.patch.setenv("OMP_NUM_THREADS", text))
+    for text in ("0", "-2", "many", "1.5")
+]  # fmt: skip
+CASES = [*FILES, *FOLDERS, *LIMITS]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

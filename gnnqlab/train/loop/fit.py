@@ -40,6 +40,7 @@ from gnnqlab.train.loop.recorders import (
 )
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from gnnqlab.train.memory import keep_pages
+from gnnqlab.train.processors import ORIGIN
 from gnnqlab.train.records.history import trim_records
 from gnnqlab.train.records.json_lines import log_event
 from gnnqlab.train.records.memory_tracker import MemoryFile
@@ -287,6 +288,7 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "device": str(device),
         "backend": dist.get_backend() if dist.is_initialized() else "none",
         "threads": torch.get_num_threads(),
+        "threads_from": os.environ.get(ORIGIN, ""),
         "projects_first": _projected_first(config, trainer),
         "input_features": config.train.input_features,
         "lr_changes": not trainer.optimizer.learning_rate.is_constant,
@@ -300,7 +302,8 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
     for callback in trainer.adaptives.values():
         facts |= callback.notes()
     print(
-        f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) per worker",
+        f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) per worker"
+        + (f" from {facts['threads_from']}" if facts["threads_from"] else ""),
         flush=True,
     )
     write_text(folder / "facts.json", json.dumps(facts, indent=1))

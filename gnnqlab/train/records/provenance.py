@@ -18,6 +18,7 @@ def machine() -> dict[str, Any]:
 
     from gnnqlab.kernels import native
     from gnnqlab.train.memory import has_large_pages
+    from gnnqlab.train.processors import cpu_quota
 
     model = platform.processor()  # often empty on Linux
     try:
@@ -28,6 +29,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": model,
         "cores": len(os.sched_getaffinity(0)),
+        "cpu_quota": cpu_quota(),
         "instruction_set": native.status()["isa"] or "none",
         "python": platform.python_version(),
         "torch": torch.__version__,
