@@ -11,6 +11,7 @@ import sys
 import warnings
 
 from gnnqlab.launch.exit_codes import report_exit_codes
+from gnnqlab.launch.open_files import raise_open_files
 from gnnqlab.launch.signals import forward_to_guard
 from gnnqlab.launch.worker_target import apply_search_path, target_of
 
@@ -22,6 +23,7 @@ def main(arguments: list[str]) -> int:
     # First: threads inherit the blocked signals. torchrun would end its workers at once.
     forward_to_guard()
     report_exit_codes()  # before any module imports subprocess
+    raise_open_files()  # inherited by the workers
     apply_search_path()
     if "--start-method=fork" in arguments:
         # Imported once here, and shared by the forked workers, instead of once in each of them.

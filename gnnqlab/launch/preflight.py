@@ -8,6 +8,7 @@ from pathlib import Path
 from gnnqlab.errors import LaunchRefused
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.graph import Graph
+from gnnqlab.launch.open_files import require_open_files
 from gnnqlab.run import folder as files
 from gnnqlab.train.config.edges import require_edges
 from gnnqlab.train.config.run_config import RunConfig
@@ -30,6 +31,7 @@ def check_machine(config: RunConfig, root: Path | str | None = None) -> None:
         LaunchRefused: with the limit or folder, its value and the way out.
     """
     requested_threads(os.environ)
+    require_open_files(config.workers)
     require_writable(
         files.default_root() if root is None else Path(root).absolute(),
         purpose="the folder of a run",

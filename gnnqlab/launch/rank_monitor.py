@@ -17,7 +17,7 @@ from gnnqlab.launch.signals import STACKS
 from gnnqlab.launch.stall import Stall
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
-from gnnqlab.run.failure_report import WorkerError, crash_site, is_consequence, place_of, signal_name
+from gnnqlab.run.failure_report import WorkerError, crash_site, is_consequence, place_of, quote_errno, signal_name
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 
 __all__ = ["RankMonitor"]
@@ -138,6 +138,9 @@ class RankMonitor:
             cause = f"torchrun, which started the workers, was killed (signal {number}, {signal_name(number)})"
         else:
             cause = f"torchrun ended with code {os.WEXITSTATUS(status)} before the workers were finished"
+        # torchrun has no report of its own: its log names the port, file or limit.
+        if number is None and (line := quote_errno(files.tail(self.agent_log, 20000))):
+            cause += f" ({line})"
         # The phase of the rank furthest behind.
         phase = min(self.pulses.values(), key=lambda pulse: pulse.beats).phase if self.pulses else "start"
         return WorkerError(

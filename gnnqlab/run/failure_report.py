@@ -1,6 +1,8 @@
 """Failure reports: errors of ranks, their order and wording. Standard library only, pure functions."""
 
 import dataclasses
+import errno
+import os
 import re
 import signal as signals
 from collections.abc import Sequence
@@ -8,7 +10,7 @@ from typing import Any
 
 from gnnqlab.train.heartbeat import PHASES
 
-__all__ = ["WorkerError", "crash_site", "is_consequence", "order", "place_of", "signal_name"]
+__all__ = ["WorkerError", "crash_site", "is_consequence", "order", "place_of", "quote_errno", "signal_name"]
 
 # Errors of Gloo, NCCL and stores, in lower case, if the process at the other end has ended.
 _TRANSPORT = (
@@ -27,6 +29,13 @@ _TRANSPORT = (
     "failed to recv",
     "failed to send",
     "recvvalue failed",
+)
+
+
+# Texts of the system for exhausted resources, which a process without a report of its own writes to its log.
+_ERRNO_TEXTS = tuple(
+    os.strerror(number)
+    for number in (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EADDRINUSE)
 )
 
 
@@ -70,6 +79,17 @@ def is_consequence(text: str) -> bool:
     """
     lower_text = text.lower()
     return any(pattern in lower_text for pattern in _TRANSPORT)
+
+
+def quote_errno(log: str) -> str:
+    r"""Return the first line of a log that reports an exhausted resource or a taken port; empty if there is none.
+
+    Example:
+        >>> quote_errno("Traceback\n  x()\nOSError: [Errno 24] Too many open files: '/dev/null'\n")
+        "OSError: [Errno 24] Too many open files: '/dev/null'"
+    """
+    lines = (line.strip() for line in log.splitlines())
+    return next((line[:300] for line in lines if any(text in line for text in _ERRNO_TEXTS)), "")
 
 
 def order(errors: Sequence[WorkerError]) -> list[WorkerError]:

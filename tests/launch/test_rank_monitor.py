@@ -189,3 +189,13 @@ def test_a_working_rank_writes_its_stack_only_when_it_is_ended(tmp_path: Path) -
         finally:
             asleep.kill()
             working.kill()
+
+
+def test_the_cause_of_an_ended_torchrun_quotes_its_log(tmp_path: Path) -> None:
+    (tmp_path / "heartbeat").mkdir()
+    log = "Traceback\n  File x\nOSError: [Errno 98] Address already in use: 29500\nmore\n"
+    (tmp_path / "agent.log").write_text(log)
+    seen = RankMonitor(
+        tmp_path, local_workers=2, node=0, agent_log=tmp_path / "agent.log", appeared=lambda pidfd: None
+    ).agent_ended(1 << 8)
+    assert "before the workers were finished (OSError: [Errno 98] Address already in use: 29500), while" in seen.cause
