@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.former_names import FormerMember
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.launch.cluster import shared_folder, slurm_script, torchrun_command
+from gnnqlab.launch.network import check_first_machine
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.run.folder import default_root, new_id
 from gnnqlab.run.run import Run
@@ -90,7 +91,8 @@ def on_machines(
         The commands, and ``.run`` once they were started.
 
     Raises:
-        ValueError: if a name, a setting or a value is wrong, or ``workers`` is not a multiple of ``nnodes``.
+        ValueError: if a name, a setting or a value is wrong, or ``workers`` is not a multiple of ``nnodes``; if
+            ``address`` is one of this machine, also for a missing interface or a taken port.
         TypeError: if ``graph`` is not a graph.
 
     Example:
@@ -171,12 +173,16 @@ def machine_lines(
 
     Args:
         past: folder of a run to resume, and the next epoch.
+
+    Raises:
+        ValueError: if this machine is the first one, and has no such interface or the port is taken.
     """
     if config.launch.retries:
         raise ValueError(
             f"restarts work on one machine only, got retries {config.launch.retries}; leave it out, and resume the run "
             "after a failure"
         )
+    check_first_machine(address, port, interface)
     run_id = new_id(config.system.name)  # the same for all machines: it is torchrun's rendezvous id
     commands = tuple(
         torchrun_command(config, nnodes, node, address, port, interface, run_id=run_id, root=root, past=past)

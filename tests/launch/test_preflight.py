@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import resource
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,12 +142,43 @@ FOLDERS = [
          "pass out=.* GNNQLAB_RUNS", change=lambda p: below_a_file(p, "GNNQLAB_RUNS")),
     Case("runs in /proc", "got /proc/none", "set GNNQLAB_RUNS", options=["--out", "/proc/none"]),
 ]  # fmt: skip
+
+
+def of_open_files(limit: int, workers: int, least: int) -> Case:
+    return Case(
+        f"{limit} open files",
+        f"open files must be at least {least} for {workers} workers, got {limit}",
+        "raise it .*ulimit -n",
+        change=lambda place: place.patch.setattr(resource, "getrlimit", lambda kind: (limit, limit)),
+        options=["--workers", str(workers)],
+    )
+
+
+def of_variable(name: str, text: str, value: str) -> Case:
+    change = lambda place: place.patch.setenv(name, text)  # noqa: E731
+    return Case(f"{name}={text}", value, "unset it", change=change)
+
+
 LIMITS = [
-    Case(f"OMP_NUM_THREADS={text}", f"OMP_NUM_THREADS must be a whole number of at least 1, got '{text}'", "unset it",
-         change=lambda p, text=text: p.patch.setenv("OMP_NUM_THREADS", text))
-    for text in ("0", "-2", "many", "1.5")
-]  # fmt: skip
-CASES = [*FILES, *FOLDERS, *LIMITS]
+    *(of_open_files(*numbers) for numbers in ((16, 1, 25), (40, 6, 50), (256, 60, 320))),
+    *(of_variable("OMP_NUM_THREADS", n, f"whole number of at least 1, got '{n}'") for n in ("0", "-2", "many", "1.5")),
+]
+
+
+def of_machines(name: str, value: str, way_out: str, *options: str) -> Case:
+    return Case(name, value, way_out, options=["--print-command", "--nnodes", "2", *options])
+
+
+HERE = ["--address", "127.0.0.1"]
+MACHINES = [
+    of_machines("missing interface", "one of this machine, .*lo.*, got 'no9'", "choose", *HERE, "--interface", "no9"),
+    of_machines("taken port", "got TAKEN of 127.0.0.1, which", "another port", *HERE, "--interface=lo", "--port=TAKEN"),
+    of_machines("port 0", "port must lie in .*, got 0", "choose a free port", "--port", "0"),
+    of_machines("port 70000", "port must lie in .*, got 70000", "choose a free port", "--port", "70000"),
+    of_machines("uneven machines", "got 3 workers on 2 machines", "multiple", "--workers", "3"),
+    of_machines("link of machines", "emulated hosts .* got hosts 2", "leave out", "--hosts", "2", "--link", "1gbit"),
+]
+CASES = [*FILES, *FOLDERS, *LIMITS, *MACHINES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -160,9 +193,13 @@ def test_a_launch_that_cannot_train_is_refused_before_a_process_starts(
     monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path / "runs"))
     place = Place(tmp_path, monkeypatch)
     case.change(place)
-    with pytest.raises(SystemExit) as end:
-        main(["train", "--graph", case.graph(place), *QUICK, *case.options])
-    said = " ".join(capsys.readouterr().err.split())
+    with socket.socket() as taken, pytest.raises(SystemExit) as end:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        options = [option.replace("TAKEN", port) for option in case.options]
+        main(["train", "--graph", case.graph(place), *QUICK, *options])
+    said = " ".join(capsys.readouterr().err.split()).replace(f"got {port}", "got TAKEN")
     assert end.value.code == 2, said
     assert re.search(case.value, said) and re.search(case.way_out, said), said
     assert not (tmp_path / "runs").exists()
