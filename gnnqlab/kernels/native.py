@@ -270,7 +270,8 @@ def openmp_runtimes() -> list[str]:
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return []
-    paths = re.findall(r"(/\S*/lib(?:gomp|iomp5|omp)[-.\w]*\.so[.\d]*)$", maps.read_text(), flags=re.MULTILINE)
+    text = os.fsdecode(maps.read_bytes())  # any mapped file may have a path that is not UTF-8
+    paths = re.findall(r"(/\S*/lib(?:gomp|iomp5|omp)[-.\w]*\.so[.\d]*)$", text, flags=re.MULTILINE)
     return sorted(set(paths))  # a library is mapped in several segments, one line each
 
 

@@ -37,7 +37,7 @@ def _upwards(root: Path, membership: Path) -> Iterator[Path]:
     """Yield the root of a hierarchy and the folders of this process's group below it; each may have a limit."""
     yield root
     try:
-        lines = membership.read_text().splitlines()
+        lines = os.fsdecode(membership.read_bytes()).splitlines()
     except OSError:
         return
     for line in lines:

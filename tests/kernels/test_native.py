@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import subprocess
@@ -109,6 +110,16 @@ def test_one_openmp_runtime():
     # In a separate process: other tests load packages that bring an OpenMP runtime.
     done = run("from gnnqlab.kernels import native; print(len(native.status()['openmp']))")
     assert done.stdout.strip() in ("0", "1"), done.stdout
+
+
+def test_runtimes_are_found_beside_a_mapped_file_whose_path_is_not_utf8(tmp_path):
+    before = native.openmp_runtimes()
+    path = os.fsencode(tmp_path) + b"/J\xfcrgen"  # Latin-1, as old archives leave it
+    with open(path, "wb+") as file:
+        file.write(b"x")
+        file.flush()
+        with mmap.mmap(file.fileno(), 1):
+            assert native.openmp_runtimes() == before
 
 
 def test_operators_import_without_dynamo():
