@@ -5,9 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import resource
 import shutil
+import socket
 import sys
 from typing import Any
+
+from gnnqlab.launch.open_files import min_open_files
+from gnnqlab.train.processors import cpu_quota, requested_threads, usable_processors
 
 __all__ = ["examine"]
 
@@ -15,7 +20,8 @@ __all__ = ["examine"]
 def examine() -> list[dict[str, Any]]:
     """Return rows ``{"check", "found", "ok", "way_out"}``; ``ok`` is ``yes``, ``no`` or ``optional``."""
     # Software first, then the machine.
-    machine = [*_devices(), _cores(), _memory(), _browser(), _hosts()]
+    limits = [_cores(), *_threads(), _memory(), _shared_memory(), _open_files(), _interfaces(), _folders()]
+    machine = [*_devices(), *limits, _browser(), _hosts()]
     return [_python(), *_packages(), _metis(), *_kernels(), *_compilers(), *machine]
 
 
@@ -100,13 +106,68 @@ def _devices() -> list[dict[str, Any]]:
 
 
 def _cores() -> dict[str, Any]:
-    cores = len(os.sched_getaffinity(0))  # cores this process may use, not those of the machine
-    return _check("cores", str(cores), cores >= 2, "workers on one core wait for each other", optional=True)
+    affinity, quota = len(os.sched_getaffinity(0)), cpu_quota()
+    cores = usable_processors()  # that this process can keep busy, not those of the machine
+    result = f"{cores} (affinity {affinity}, CPU quota {'none' if quota is None else f'{quota:g}'})"
+    return _check("cores", result, cores >= 2, "workers on one core wait for each other", optional=True)
+
+
+def _threads() -> list[dict[str, Any]]:
+    text = os.environ.get("OMP_NUM_THREADS")
+    if not text:
+        return []
+    try:
+        return [_check("OMP_NUM_THREADS", f"{requested_threads(os.environ)} thread(s) per worker", True)]
+    except ValueError as error:
+        return [_check("OMP_NUM_THREADS", text, False, str(error))]
 
 
 def _memory() -> dict[str, Any]:
+    from gnnqlab.train.preflight import free_bytes
+
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
-    return _check("memory", f"{total / 2**30:.1f} GiB", total > 2 * 2**30, "small graphs only", optional=True)
+    free = free_bytes("cpu", 1)  # the rest of a container's limit, if that is less
+    result = f"{total / 2**30:.1f} GiB" + ("" if free is None else f", {free / 2**30:.1f} GiB free for new processes")
+    is_enough = total > 2 * 2**30 and (free is None or free > 2**30)
+    return _check("memory", result, is_enough, "small graphs only", optional=True)
+
+
+def _shared_memory() -> dict[str, Any]:
+    try:
+        free = shutil.disk_usage("/dev/shm").free
+    except OSError as error:
+        return _check("shared memory", "none", False, f"/dev/shm: {error.strerror}", optional=True)
+    # Training over Gloo does not use it; NCCL and data loaders do.
+    way_out = "NCCL may need more: docker run --shm-size=1g"
+    return _check("shared memory", f"{free / 2**20:.0f} MiB free", free >= 64 << 20, way_out, optional=True)
+
+
+def _open_files() -> dict[str, Any]:
+    soft, hard = (
+        "unlimited" if limit == resource.RLIM_INFINITY else limit
+        for limit in resource.getrlimit(resource.RLIMIT_NOFILE)
+    )
+    most = hard if isinstance(hard, int) else sys.maxsize
+    way_out = f"a run of 8 workers needs {min_open_files(8)}; raise it (ulimit -n)"
+    return _check("open files", f"{soft}, raised up to {hard}", most >= min_open_files(8), way_out)
+
+
+def _interfaces() -> dict[str, Any]:
+    names = [name for _, name in socket.if_nameindex()]
+    # Workers of one machine meet on the loopback.
+    return _check(
+        "interfaces", ", ".join(names) or "none", "lo" in names, "workers need the loopback: ip link set lo up"
+    )
+
+
+def _folders() -> dict[str, Any]:
+    from gnnqlab.train.shard_cache import require_cache
+
+    try:
+        require_cache()
+    except RuntimeError as error:
+        return _check("cache", "not writable", False, str(error))
+    return _check("cache", "writable", True)
 
 
 def _browser() -> dict[str, Any]:
