@@ -59,7 +59,8 @@ def write_text(path: Path, text: str) -> None:
         OSError: if it cannot be written; the old text remains.
     """
     with replacing(path) as partial_path:
-        partial_path.write_text(text, encoding="utf-8")
+        # A path in the text may have bytes that are not UTF-8, which Python holds as lone surrogates.
+        partial_path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def put_folder(fresh: Path, path: Path) -> None:

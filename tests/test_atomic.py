@@ -117,3 +117,8 @@ def test_locked_yields_false_on_a_disk_without_locks(tmp_path: Path, monkeypatch
     monkeypatch.setattr("fcntl.flock", none)
     with locked(tmp_path / "lock") as held:
         assert not held
+
+
+def test_text_with_a_path_that_is_not_utf8_is_written_with_an_escape(tmp_path: Path) -> None:
+    write_text(tmp_path / "page", os.fsdecode(b"J\xfcrgen \xc3\xbc"))
+    assert (tmp_path / "page").read_text(encoding="utf-8") == "J\\udcfcrgen ü"
