@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -154,9 +155,9 @@ def of_open_files(limit: int, workers: int, least: int) -> Case:
     )
 
 
-def of_variable(name: str, text: str, value: str) -> Case:
+def of_variable(name: str, text: str, value: str, way_out: str = "unset it") -> Case:
     change = lambda place: place.patch.setenv(name, text)  # noqa: E731
-    return Case(f"{name}={text}", value, "unset it", change=change)
+    return Case(f"{name}={text}", value, way_out, change=change)
 
 
 LIMITS = [
@@ -178,7 +179,42 @@ MACHINES = [
     of_machines("uneven machines", "got 3 workers on 2 machines", "multiple", "--workers", "3"),
     of_machines("link of machines", "emulated hosts .* got hosts 2", "leave out", "--hosts", "2", "--link", "1gbit"),
 ]
-CASES = [*FILES, *FOLDERS, *LIMITS, *MACHINES]
+
+
+def of_settings(name: str, value: str, way_out: str, *options: str) -> Case:
+    return Case(name, value, way_out, options=list(options))
+
+
+def little_memory(place: Place) -> None:
+    place.patch.setattr("gnnqlab.train.preflight.free_bytes", lambda device, workers: 1000)
+
+
+def full_disk(place: Place) -> None:
+    place.patch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=12345))
+
+
+SETTINGS = [
+    of_settings("more workers than nodes", "got 61 workers for 60 nodes", "choose fewer workers", "--workers", "61"),
+    of_settings("no workers", "workers must .* got 0", "at least 1", "--workers", "0"),
+    of_settings("no epochs", "epochs must .*got 0", "at least 1", "--epochs", "0"),
+    of_settings("unknown system", "got 'vanila'", "did you mean vanilla", "--system", "vanila"),
+    of_settings("unknown model", "got 'gcm'", "did you mean", "--model", "gcm"),
+    of_settings("unknown option", "--hiden", "see gnnqlab train --help", "--hiden", "3"),
+    of_settings("bits of no width", r"bits must .*got \[3\]", "other bits", "--system", "fixed-bits", "--bits", "3"),
+    of_settings("dropout of 2", "dropout must .*got 2", "1", "--dropout", "2"),
+    of_settings("word as a number", "got 'many'", "", "--epochs", "many"),
+    of_settings("resume with settings", "got .*--graph", "leave them out", "--resume", "none"),
+    Case(
+        "little memory", "fit into memory, got at least .* where 0.0 GB are free", "fewer layers", change=little_memory
+    ),
+    Case("full disk", "needs 64 MB of free space, got 12345 bytes under", "free some space", change=full_disk),
+    of_variable("GNNQLAB_KERNELS", "foo", "must be one of .*, got 'foo'", "native"),
+]
+CASES = [*FILES, *FOLDERS, *LIMITS, *MACHINES, *SETTINGS]
+
+
+def test_the_list_has_at_least_60_cases() -> None:
+    assert len({case.name for case in CASES}) == len(CASES) >= 60
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -202,4 +238,4 @@ def test_a_launch_that_cannot_train_is_refused_before_a_process_starts(
     said = " ".join(capsys.readouterr().err.split()).replace(f"got {port}", "got TAKEN")
     assert end.value.code == 2, said
     assert re.search(case.value, said) and re.search(case.way_out, said), said
-    assert not (tmp_path / "runs").exists()
+    assert not list(tmp_path.glob("runs/*"))
