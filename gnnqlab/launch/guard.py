@@ -23,6 +23,8 @@ from gnnqlab.launch.agent_process import start_agent
 from gnnqlab.launch.guard_events import GuardEvents
 from gnnqlab.launch.hosts import RunLink
 from gnnqlab.launch.interruption import Interruption, resume_advice, was_interrupted
+from gnnqlab.launch.network import require_interface
+from gnnqlab.launch.other_machines import OtherMachines
 from gnnqlab.launch.rank_monitor import RankMonitor
 from gnnqlab.launch.retries import Retries, clear_attempt
 from gnnqlab.launch.run_history import carry_over, checkpoints
@@ -82,6 +84,11 @@ class Guard:
         self.state, self.cause = "starting", ""
         self._agent_log = folder / "logs" / files.node_name("agent", node, ".log")
         self._witness, self._watch = self._new_monitor(), StallWatch(rules)
+        self._witness = RankMonitor(
+            folder, local_workers=local_workers, node=node, agent_log=self._agent_log, appeared=self._watch_process
+        )
+        self._watch = StallWatch(rules)
+        self._others = OtherMachines(folder, node, rules.machines)
         self._stall: Stall | None = None
         self._trouble_s: float | None = None
         self._retries = Retries(retries)
@@ -132,6 +139,8 @@ class Guard:
         if self.state == "starting" and self._witness.training:
             self._set("running")
         if now_s - self._status_s >= _STATUS_S:
+            if cause := self._others.failure(now_s):
+                return self._set("failed", cause)
             self._write_status()
 
     def _follow_signal(self, number: int) -> None:
@@ -362,6 +371,13 @@ def main(arguments: list[str] | None = None) -> int:
     config = files.read_json(folder / "config.json")
     if config is None:
         parser.error(f"a run folder must hold config.json, got {folder}")
+    if options.machines > 1 and (interface := os.environ.get("GLOO_SOCKET_IFNAME")):
+        try:
+            require_interface(interface)
+        except ValueError as error:  # the other machines read the cause, and end as well
+            status = {"state": "failed", "cause": str(error), "time": time.time(), "epoch": -1, "errors": []}
+            files.write_json(folder / files.node_name("status", options.node), status)
+            parser.error(str(error))
     launch = config["launch"]
     guard = Guard(
         folder,
