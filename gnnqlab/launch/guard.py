@@ -84,10 +84,6 @@ class Guard:
         self.state, self.cause = "starting", ""
         self._agent_log = folder / "logs" / files.node_name("agent", node, ".log")
         self._witness, self._watch = self._new_monitor(), StallWatch(rules)
-        self._witness = RankMonitor(
-            folder, local_workers=local_workers, node=node, agent_log=self._agent_log, appeared=self._watch_process
-        )
-        self._watch = StallWatch(rules)
         self._others = OtherMachines(folder, node, rules.machines)
         self._stall: Stall | None = None
         self._trouble_s: float | None = None
