@@ -39,6 +39,7 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import Observers
 from gnnqlab.partition.cut import Cut
 from gnnqlab.simulation.joined_threads import PATIENCE_S, PeerError, ThreadGroup
+from gnnqlab.simulation.simulated_group import worker_thread
 from gnnqlab.simulation.whole_graph import SmoothStack, build_network, exact_trainer
 from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
@@ -362,7 +363,8 @@ class ThreadedWorkers:
 
     def _run_one(self, rank: int, work: Callable[[Trainer], Result]) -> Result:
         try:
-            return work(self.trainers[rank])
+            with worker_thread(rank):
+                return work(self.trainers[rank])
         except BaseException:
             if self._joined is not None:
                 self._joined.abort()  # ends their waits at the barrier

@@ -13,6 +13,7 @@ from torch import Tensor
 from gnnqlab.errors import LawBroken
 from gnnqlab.former_names import FormerMember
 from gnnqlab.nn.models.registry import ModelSettings, build_model, for_now
+from gnnqlab.simulation.simulated_group import simulated_group
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
 from gnnqlab.systems.recipes.vanilla import vanilla
 from gnnqlab.testing.edge_cases import EdgeCase, cases
@@ -66,9 +67,11 @@ def check_law(
 
     Small random graphs are partitioned by edge-cuts; the cases include isolated nodes, directed edges without self
     loops and a worker without a halo. Two training passes with dropout and one in evaluation run in threads of this
-    process that exchange float32 rows, and on the whole graph. The order of sums depends on the number of workers: a
-    few float32 roundings, each 6e-8, grow to about 1e-6. An element within a rounding error of a ReLU's corner may be
-    on either side of it; in that case another ``seed`` passes.
+    process that exchange float32 rows, and on the whole graph. A model that reads the number of workers or its rank
+    from ``torch.distributed``, ``WORLD_SIZE`` or ``RANK`` reads those of the case; a collective operation of its own
+    fails here, since threads have no process group. The order of sums depends on the number of workers: a few float32
+    roundings, each 6e-8, grow to about 1e-6. An element within a rounding error of a ReLU's corner may be on either
+    side of it; in that case another ``seed`` passes.
 
     Args:
         model: name of a registered model; ``module:name`` of a builder ``(settings, in_features, num_classes, seed) ->
@@ -133,7 +136,9 @@ def _compare_case(case: EdgeCase, shape: ModelSettings, model_name: str, toleran
     # Relative to the kind's largest value: a tensor of zeros has no relative error of its own.
     largest_values = {place: max(_size(value) for kind, _, value in truth if kind == place) for place in _PLACES}
     row: dict[str, Any] = {"workers": case.workers, "graph": case.description, **dict.fromkeys(_PLACES, 0.0)}
-    for (place, name, true_value), (_, _, worker_value) in zip(truth, _run_workers(case, shape, seed), strict=True):
+    with simulated_group(case.workers):  # so that a model that reads the number of workers computes as when launched
+        passes = _run_workers(case, shape, seed)
+    for (place, name, true_value), (_, _, worker_value) in zip(truth, passes, strict=True):
         difference = _size(worker_value - true_value) / (largest_values[place] or 1.0)  # absolute, if all values are 0
         if not difference <= tolerance:  # also true for NaN
             raise LawBroken(

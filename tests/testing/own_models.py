@@ -1,15 +1,22 @@
-"""Models as a user might write them: one that satisfies the law, and five that violate it, each in its own way."""
+"""Models as a user might write them: one that satisfies the law, and eight that violate it, each in its own way."""
 
 from __future__ import annotations
 
+import os
+
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed import get_rank
 from torch.nn import functional
 
 from gnnqlab.kernels.sparse.aggregate import aggregate
 from gnnqlab.nn import GraphPass, ModelSettings
 
-__all__ = ["drops_by_chance", "forgets_halos", "infinite", "keeps_the_law", "standardised", "starts_by_chance"]
+__all__ = [
+    "drops_by_chance", "forgets_halos", "infinite", "keeps_the_law", "scaled_by_environment", "scaled_by_rank",
+    "scaled_by_workers", "standardised", "starts_by_chance",
+]  # fmt: skip
 
 
 class _Two(nn.Module):
@@ -69,3 +76,25 @@ class starts_by_chance(_Two):
     def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
         super().__init__(settings, in_features, num_classes, seed)
         self.last = nn.Parameter(torch.randn(settings.hidden, num_classes))
+
+
+class scaled_by_workers(_Two):
+    """Multiplies by the number of workers."""
+
+    def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
+        return h * (dist.get_world_size() if dist.is_initialized() else 1)
+
+
+class scaled_by_rank(_Two):
+    """Multiplies by the rank, with a function imported by name."""
+
+    def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
+        return h * (1 + get_rank() if dist.is_initialized() else 1)
+
+
+class scaled_by_environment(_Two):
+    """Starts with weights that depend on the number of workers."""
+
+    def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
+        super().__init__(settings, in_features, num_classes, seed)
+        self.last.data *= int(os.environ.get("WORLD_SIZE", "1"))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
+import torch.distributed as dist
 
 import gnnqlab as gq
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import _KINDS, MODELS
 from gnnqlab.testing.edge_cases import cases
 from tests.cases import each
+from tests.testing import own_models
 
 OWN = "tests.testing.own_models"
 
@@ -57,6 +61,9 @@ def test_a_builder_by_name_need_not_be_registered():
         ("infinite", 1, "the loss of epoch 0"),
         ("drops_by_chance", 1, "the loss of epoch 0"),
         ("starts_by_chance", 2, "last, drawn twice from one seed,"),
+        ("scaled_by_workers", 2, "the loss of epoch 0"),
+        ("scaled_by_rank", 2, "the loss of epoch 0"),
+        ("scaled_by_environment", 2, "the loss of epoch 0"),
     ],
 )
 def test_error_for_broken_law_names_workers_and_tensor(name, workers, tensor):
@@ -65,6 +72,13 @@ def test_error_for_broken_law_names_workers_and_tensor(name, workers, tensor):
     assert not broken.difference <= broken.tolerance
     assert isinstance(broken, AssertionError)
     assert f"model '{OWN}:{name}', {workers} worker(s), " in str(broken) and f": {tensor} differs by " in str(broken)
+
+
+def test_simulated_group_ends_with_the_check():
+    before = own_models.get_rank
+    assert broken_by("scaled_by_rank", workers=(3,)) is not None
+    assert not dist.is_initialized() and own_models.get_rank is before is dist.get_rank
+    assert "WORLD_SIZE" not in os.environ
 
 
 def test_the_tolerance_counts():
