@@ -15,7 +15,7 @@ __all__ = ["carry_over", "checkpoints"]
 _UNTIL = ("records-rank*.jsonl", "traffic-rank*.jsonl", "assignments.jsonl", "decisions.jsonl")
 
 
-def carry_over(old: Path, new: Path, epoch: int) -> None:
+def carry_over(old: Path, new: Path, epoch: int, *, loss_text: str = "") -> None:
     """Copy the checkpoints of a run, and its records before an epoch; do nothing if they were copied before.
 
     A command for several machines may be started again, when the new run already has later records.
@@ -24,6 +24,8 @@ def carry_over(old: Path, new: Path, epoch: int) -> None:
         old: folder of the run to resume.
         new: folder of the run that continues with this epoch.
         epoch: first epoch that is not copied.
+        loss_text: for another number of workers, the sentence about state and records that do not continue. Records
+            are not copied then: sums over workers need the same workers in every epoch.
     """
     events = new / "events.jsonl"
     # This event is written last, so an interrupted copy is repeated.
@@ -33,12 +35,12 @@ def carry_over(old: Path, new: Path, epoch: int) -> None:
         target = new / path.relative_to(old)
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(path, target)
-    for pattern in _UNTIL:
+    for pattern in () if loss_text else _UNTIL:
         for path in old.glob(pattern):
             lines = [line for line in read_lines(path) if preceding_epoch(line) < epoch]
             # In the format of JsonLines, without spaces, on which read_ends() relies.
             (new / path.name).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-    files.append_event(new, "resumed", of=old.name, epoch=epoch)
+    files.append_event(new, "resumed", of=old.name, epoch=epoch, **({"text": loss_text} if loss_text else {}))
 
 
 def checkpoints(folder: Path) -> list[Path]:

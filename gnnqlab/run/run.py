@@ -169,9 +169,9 @@ class Run(TrainedRun):
             )
         return write_control(self.folder, self.config.system, changes)
 
-    def resume(self, *, epochs: int | None = None, wait: bool = False) -> "Run":
+    def resume(self, *, epochs: int | None = None, workers: int | None = None, wait: bool = False) -> "Run":
         """Resume a run that has ended from its newest checkpoint, as a new run; see ``gq.resume``."""
-        resumed_run: Run = attached("run.resume")(self, epochs=epochs, wait=wait)
+        resumed_run: Run = attached("run.resume")(self, epochs=epochs, workers=workers, wait=wait)
         return resumed_run
 
     def stop(self, timeout: float = 5.0) -> "Run":

@@ -26,7 +26,7 @@ from gnnqlab.train.checkpoints.checkpoint import (
     write_checkpoint,
 )
 from gnnqlab.train.checkpoints.model_file import read_model
-from gnnqlab.train.checkpoints.state import BestEpoch, CheckpointManager, config_digest, former_digest
+from gnnqlab.train.checkpoints.state import BestEpoch, CheckpointManager, config_digest, former_digest, restore
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.records.record import best_evaluation
 from tests.cases import each
@@ -234,6 +234,44 @@ def test_decisions_go_on_too(tmp_path):
     for loss in resumed.records[resumed.records["rank"] == 0]["loss"].tolist()[40:]:
         running = 0.9 * running + (1 - 0.9) * loss
     assert after["loss"] == running
+
+
+def test_resume_with_other_workers_continues_the_same_training(tmp_path):
+    settings = {"hidden": 8, "workers": 2, "epochs": 4, "checkpoint_every": 4}
+    first = gq.launch("sbm:60,3,6", **settings, out=tmp_path, wait=True)
+    same = gq.resume(first, epochs=6, wait=True)
+    with pytest.warns(UserWarning, match=rf"run {first.id} was trained by 2 worker\(s\) and continues with 1: weights"):
+        alone = first.resume(workers=1, epochs=6)
+    alone.wait()
+    assert alone.records[["epoch", "rank"]].values.tolist() == [[4, 0], [5, 0]]
+    told = next(event for event in alone.events if event["event"] == "resumed")
+    assert told["text"].endswith("its records before epoch 4 stay in its own folder")
+    losses = same.records[same.records["rank"] == 0]["loss"].tolist()[4:]
+    assert alone.records["loss"].tolist() == pytest.approx(losses, rel=1e-5)  # sums in another order
+    assert final(alone, 6).facts["workers"] == 1
+
+
+def test_state_of_rows_starts_again_with_other_workers():
+    loaded = []
+
+    def callback(name):
+        return SimpleNamespace(load=lambda facts, tensors: loaded.append(name))
+
+    parameters = SimpleNamespace(values=torch.zeros(2))
+    optimizer = SimpleNamespace(average=torch.zeros(2), square=torch.zeros(2), steps=torch.zeros(1))
+    names = ("rate", "rows", "only-here")
+    trainer = SimpleNamespace(
+        distributed=False, adaptives={n: callback(n) for n in names}, parameters=parameters, optimizer=optimizer
+    )
+    tensors = {"values": torch.ones(2), "average": torch.ones(2), "square": torch.ones(2), "steps": torch.ones(1)}
+    facts = {"adaptives": {"rate": {}, "rows": {}, "only-there": {}}, "of_rows": ["rows"]}
+    assert restore(trainer, Checkpoint(3, tensors, facts), same_workers=False)[0] == 3
+    assert loaded == ["rate"] and parameters.values.tolist() == [1, 1]
+
+
+def test_resume_with_other_workers_needs_a_checkpoint_that_names_them(tmp_path):
+    with pytest.raises(ValueError, match="a checkpoint must name its number of workers to be resumed with another one"):
+        gq.resume(ended(tmp_path, epoch=1), workers=2)
 
 
 def test_a_stopped_run_has_a_checkpoint_of_its_last_epoch(tmp_path):

@@ -70,6 +70,19 @@ def _digest(value: dict[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(compared, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
+def _with_workers(config: RunConfig, workers: int) -> RunConfig:
+    """Return the configuration with another number of workers, on one host if they do not fill its hosts.
+
+    Example:
+        >>> _with_workers(RunConfig(graph="digits", workers=2), 3).workers
+        3
+    """
+    launch = config.launch
+    if launch.hosts is not None and workers % launch.hosts:
+        launch = dataclasses.replace(launch, hosts=1)  # launch settings do not belong to the digest
+    return dataclasses.replace(config, workers=workers, launch=launch)
+
+
 def cut_digest(shard: Shard) -> str:
     """Return a digest of the partition, from the row ids of all workers' shards; every worker must call this."""
     rows = hashlib.blake2b(shard.row_ids.numpy().tobytes(), digest_size=12).hexdigest()
@@ -100,12 +113,16 @@ def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, {"adaptives": facts, "of_rows": per_row}
 
 
-def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[str, Any]]:
+def restore(
+    trainer: Trainer, checkpoint: Checkpoint | None, *, same_workers: bool = True
+) -> tuple[int, dict[str, Any]]:
     """Restore the state of a checkpoint on all workers; every worker must call this.
 
     Args:
         trainer: newly built, before its first epoch.
         checkpoint: on rank 0; ``None`` for a new training.
+        same_workers: False if another number of workers took the checkpoint: callbacks with per-row state, which
+            belongs to the old partition, then start as in a new training.
 
     Returns:
         The next epoch, and the facts.
@@ -130,8 +147,13 @@ def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[
         if trainer.distributed:
             dist.broadcast(target, 0)
     trainer.optimizer.load_late(_under(_OPTIMIZER, small_tensors))
+    # Another number of workers may also have other callbacks: a single worker has no exchange.
+    dropped = set()
+    if not same_workers:
+        dropped = {*facts.get("of_rows", [])} | (trainer.adaptives.keys() - facts["adaptives"].keys())
     for name, callback in trainer.adaptives.items():
-        callback.load(facts["adaptives"][name], _under(f"{name}/", small_tensors))
+        if name not in dropped:
+            callback.load(facts["adaptives"][name], _under(f"{name}/", small_tensors))
     return epoch, facts
 
 
@@ -206,8 +228,7 @@ class CheckpointManager:
     ) -> None:
         self._folder, self._rank, self._trainer, self._control = folder, rank, trainer, control
         self._heartbeat, self._every = heartbeat, config.train.checkpoint_every
-        self._config, self._cut = config_digest(config), cut
-        self._known = (self._config, former_digest(config))
+        self._config, self._cut, self._settings = config_digest(config), cut, config
         self._files, self._model_file = Checkpoints(folder), model_file
         self._best, self._last_epoch = BestEpoch(), config.train.epochs - 1
 
@@ -219,12 +240,13 @@ class CheckpointManager:
                 another partition.
         """
         checkpoint = newest_checkpoint(self._folder) if self._rank == 0 else None
-        refusal = [self._refusal(checkpoint)]
+        verdict = [self._refusal(checkpoint), self._has_same_workers(checkpoint)]
         if self._trainer.distributed:  # only rank 0 has read the checkpoint; without it the others would wait
-            dist.broadcast_object_list(refusal, src=0)
-        if refusal[0]:
-            raise RuntimeError(refusal[0])
-        epoch, facts = restore(self._trainer, checkpoint)
+            dist.broadcast_object_list(verdict, src=0)
+        refusal, same_workers = verdict
+        if refusal:
+            raise RuntimeError(refusal)
+        epoch, facts = restore(self._trainer, checkpoint, same_workers=bool(same_workers))
         self._best = BestEpoch(**facts.get("best_model", {}))
         if "learning_rate" in facts:  # absent in checkpoints of version 0.9
             self._trainer.optimizer.learning_rate.load(facts["learning_rate"])
@@ -236,18 +258,27 @@ class CheckpointManager:
         """Return the reason why a checkpoint cannot be restored, or an empty string."""
         if checkpoint is None:
             return ""
-        if checkpoint.facts["config"] not in self._known:
+        has_same_workers = self._has_same_workers(checkpoint)
+        config = self._settings
+        if not has_same_workers:
+            config = _with_workers(config, checkpoint.facts["workers"])
+        if checkpoint.facts["config"] not in (config_digest(config), former_digest(config)):
             return (
                 f"a checkpoint must have the configuration of its run, got one of another run in {self._folder}; "
                 "launch a new run, or resume the run that wrote the checkpoint"
             )
         per_row = checkpoint.facts.get("of_rows", [])
-        if per_row and checkpoint.facts["cut"] != self._cut:
+        # With other workers the partition differs in any case, and per-row state is dropped.
+        if has_same_workers and per_row and checkpoint.facts["cut"] != self._cut:
             return (
                 f"a checkpoint with per-row state ({', '.join(per_row)}) needs the partition that it was taken on, got "
                 f"another partition for {self._folder}, because the stored one was deleted; launch a new run"
             )
         return ""
+
+    def _has_same_workers(self, checkpoint: Checkpoint | None) -> bool:
+        """Return False if another number of workers took the checkpoint; those of version 0.9 do not name it."""
+        return checkpoint is None or checkpoint.facts.get("workers", self._settings.workers) == self._settings.workers
 
     def after(self, epoch: int, time_s: float, *, is_last: bool, is_interrupted: bool = False) -> None:
         """Take a checkpoint after an epoch if one is due or requested; on request, write the model too.
@@ -296,7 +327,7 @@ class CheckpointManager:
             if best_tensors:
                 facts["best_model"] = dataclasses.asdict(self._best)
             facts["learning_rate"] = self._trainer.optimizer.learning_rate.state()
-            facts = {**facts, "config": self._config, "cut": self._cut, "time_s": time_s}
+            facts |= {"config": self._config, "cut": self._cut, "workers": self._settings.workers, "time_s": time_s}
             self._report("checkpoint failed", self._files.save(epoch + 1, tensors | best_tensors, facts))
 
     def _write_model(self, epoch: int) -> None:
