@@ -100,7 +100,10 @@ class Parts:
         empty = int((self.owner.bincount(minlength=self.workers) == 0).sum())
         # Vertex-cuts can leave workers with edges but without nodes of their own.
         without_nodes = f", {empty} of them empty: without own nodes" if empty else ""
-        return f"Parts({self.graph.name}, workers={self.workers}{without_nodes}, per_host={self.per_host})"
+        text = f"Parts({self.graph.name}, workers={self.workers}{without_nodes}, per_host={self.per_host})"
+        # Only with a quality that was computed before: a repr must not cut the shards of a large graph.
+        quality = self.__dict__.get("quality")
+        return f"{text}: {quality.advice}" if quality is not None and quality.advice else text
 
 
 def partition(

@@ -12,6 +12,9 @@ from gnnqlab.partition.shard import Shard
 
 __all__ = ["Quality", "measure_quality"]
 
+_DENSE = 0.9
+"""Share of the largest possible number of halo rows above which no partition of the graph saves much."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
@@ -43,6 +46,22 @@ class Quality:
     """Number of rows sent per exchange, int64 ``(P, P)``: [sender, receiver]."""
     rows_by_kind: dict[str, Tensor]
     """Number of rows on each worker by kind, int64 ``(P,)`` each: central, marginal, and last halo or mirrors."""
+
+    @property
+    def advice(self) -> str:
+        """Sentence for a partition of a dense graph, in which nearly every node is a neighbour of every worker.
+
+        Empty below 90 % of the largest number of halo rows: for ``P`` workers a remote ratio of ``P - 1``, at which
+        every row is sent to every other worker. Two workers reach it with many sparse graphs too.
+        """
+        workers = len(self.halo_rows)
+        if workers <= 2 or self.remote_ratio < _DENSE * (workers - 1):
+            return ""
+        return (
+            f"a cut cannot help here: {self.remote_ratio:.1f} rows per node are sent, of at most {workers - 1} with "
+            f"{workers} workers, because nearly every node has neighbours on every worker; use fewer workers, or a "
+            "system that sends fewer rows or bits (bns-gcn, fixed-bits)"
+        )
 
     def bytes_per_pair(self, columns: int, bits: int = 32) -> Tensor:
         """Compute the payload bytes per exchange for rows of ``columns`` elements, int64 ``(P, P)``.

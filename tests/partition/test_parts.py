@@ -35,6 +35,16 @@ def test_hosts_tell_inner_from_outer():
     assert quality.inner + quality.outer == int(halo.sum())
 
 
+def test_dense_graph_in_many_parts_has_the_advice_that_no_cut_helps():
+    pairs = torch.combinations(torch.arange(24))
+    graph = gq.Graph.from_edges(*pairs.T, num_nodes=24, features=torch.ones(24, 2), labels=torch.arange(24) % 2)
+    dense = gq.partition(graph, Random(), workers=8)
+    assert "cut cannot" not in repr(dense) and dense.quality.remote_ratio == 7.0
+    assert "a cut cannot help here: 7.0 rows per node are sent, of at most 7 with 8 workers" in repr(dense)
+    assert gq.partition(graph, Random(), workers=2).quality.advice == ""
+    assert gq.partition(random_graph(), Random(), workers=4).quality.advice == ""
+
+
 def test_counts_must_agree():
     with pytest.raises(ValueError, match=r"workers must equal hosts \* per_host, got 3 != 2 \* 2"):
         gq.partition(random_graph(), Random(), workers=3, hosts=2)

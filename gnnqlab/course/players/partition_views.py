@@ -234,7 +234,7 @@ def _say_kinds(parts: Parts) -> str:
     if "halo" in quality.rows_by_kind:
         return (
             f"central, {100 * quality.marginal_share:.0f} % marginal, {quality.remote_ratio:.2f} halo rows per owned "
-            "node. "
+            f"node. {f'{quality.advice[0].upper()}{quality.advice[1:]}. ' if quality.advice else ''}"
         )
     return (
         f"on a single worker, {100 * quality.marginal_share:.0f} % copied, {quality.replication:.2f} replicas per "
