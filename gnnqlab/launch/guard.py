@@ -196,13 +196,8 @@ class Guard:
     # -- start ---------------------------------------------------------------------------------------------------
 
     def _new_monitor(self) -> RankMonitor:
-        return RankMonitor(
-            self.folder,
-            local_workers=self._local_workers,
-            node=self.node,
-            agent_log=self._agent_log,
-            appeared=self._watch_process,
-        )
+        workers, log, watch = self._local_workers, self._agent_log, self._watch_process
+        return RankMonitor(self.folder, local_workers=workers, node=self.node, agent_log=log, appeared=watch)
 
     def _start_agent(self) -> None:
         self.agent_pid, self._agent_start = start_agent(

@@ -353,8 +353,7 @@ def worker_trainer(
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
     task = task or TaskSettings()
     columns = task.columns(model.hidden, shard.num_classes)
-    sizes = graph.features.shape[1], columns
-    network = build_model(model, *sizes, seed=settings.seed, edge_features=edge_features)
+    network = build_model(model, graph.features.shape[1], columns, seed=settings.seed, edge_features=edge_features)
     objective: Objective
     if links is None:
         objective = label_objective(shard, device, class_weights=task.class_weights)
