@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent
 TREE = Tree(ROOT / "gnnqlab", DOORS)
 BENCHMARKS = Tree(ROOT / "benchmarks", ("benchmarks",))
 ROOMS = (
-    "errors", "terminal", "attached", "atomic", "axis_part", "by_name", "settings", "former_names", "observe", "callable_module",
-    "worker_context", "adaptive", "theory", "kernels", "compute", "graph", "partition", "bits", "message", "exchange",
+    "errors", "terminal", "attached", "atomic", "axis_part", "by_name", "settings", "former_names", "observe",
+    "callable_module", "worker_context", "adaptive", "theory", "kernels", "compute", "graph", "partition", "bits", "message", "exchange",
     "nn", "systems", "train", "results", "run", "launch", "simulation", "testing", "study", "tune", "lab.figures",
     "lab.training", "lab.listing", "lab.tuner", "cli", "course",
 )  # fmt: skip
