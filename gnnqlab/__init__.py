@@ -27,6 +27,8 @@ attach({
     "parts.draw": "gnnqlab.lab.figures.graph_map:draw",
     "run.critical_path": "gnnqlab.lab.training.critical_path:critical_path",
     "run.export": "gnnqlab.lab.training.report:export",
+    "run.export.parquet": "gnnqlab.run.trackers.parquet:export_parquet",
+    "run.export.tensorboard": "gnnqlab.run.trackers.tensorboard:export_tensorboard",
     "run.export_trace": "gnnqlab.lab.training.trace:export_trace",
     "run.live": "gnnqlab.lab.training.live:LiveView",
     "run.resume": "gnnqlab.launch.continuation:resume",

@@ -215,9 +215,14 @@ class Run(TrainedRun):
         return attached("run.live")(self)
 
     def export(self, path: Path | str) -> Path:
-        """Write the run as one HTML page that needs no network, at any time; return its path."""
-        archive_path: Path = attached("run.export")(self, path)
-        return archive_path
+        """Write the run at any time as one HTML page that needs no network, or for another tool; return the path.
+
+        Args:
+            path: the page, ``.html``; or ``"tensorboard"`` or ``"parquet"``, see `gnnqlab.run.trackers`.
+        """
+        is_tool = path in ("tensorboard", "parquet")
+        exported_path: Path = attached(f"run.export.{path}")(self) if is_tool else attached("run.export")(self, path)
+        return exported_path
 
     def export_trace(self, path: Path | str | None = None, *, epoch: int | None = None) -> Path:
         """Write recorded epochs as Chrome trace events for ui.perfetto.dev; return the path.

@@ -1,0 +1,69 @@
+"""Metrics of a run for other tools, from its folder: one value per metric and epoch that all workers have written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gnnqlab.run.run_data import RunData
+
+__all__ = ["Metric", "new_metrics", "parameters"]
+
+_EQUAL = ("loss", "lr", "train_score", "val_score", "test_score")
+"""Columns with the same value on all workers."""
+
+
+class Metric(NamedTuple):
+    """Value of one metric after one epoch."""
+
+    epoch: int
+    name: str
+    value: float
+    time_s: float
+    """Seconds since training began."""
+
+
+def new_metrics(run: RunData, *, after: int = -1) -> Iterator[Metric]:
+    """Yield the metrics of epochs after one, in order; an epoch that a worker has not written yet is left for later.
+
+    ``epoch_s`` is that of the slowest worker, ``bytes_sent`` (payload and parameters) and ``memory_bytes`` are sums
+    over workers, all others are equal on all workers. Scores exist in evaluated epochs only.
+
+    Args:
+        run: the run, which may still train.
+        after: the last epoch that was exported before; -1 for none.
+    """
+    frame, workers = run.records, int(run.settings["workers"])
+    for epoch, rows in frame[frame["epoch"] > after].groupby("epoch"):
+        if len(rows) < workers:
+            return  # later epochs too, so that the next export begins here
+        for name, value in _values(rows).items():
+            if value == value:  # not NaN: no evaluation in this epoch
+                yield Metric(int(epoch), name, value, float(rows["time_s"].max()))
+
+
+def _values(rows: pd.DataFrame) -> dict[str, float]:
+    values = {name: float(rows[name].iloc[0]) for name in _EQUAL if name in rows}
+    values["epoch_s"] = float(rows["epoch_s"].max())
+    values["bytes_sent"] = float(rows[["bytes_payload", "bytes_params"]].sum().sum())
+    values["memory_bytes"] = float(rows["memory_bytes"].sum())
+    return values
+
+
+def parameters(settings: dict[str, Any], prefix: str = "") -> dict[str, str | int | float | bool]:
+    """Return the settings of a run as one level, with names such as ``train.lr``.
+
+    Example:
+        >>> parameters({"workers": 2, "train": {"lr": 0.01, "seed": None}})
+        {'workers': 2, 'train.lr': 0.01, 'train.seed': 'None'}
+    """
+    flat: dict[str, str | int | float | bool] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            flat |= parameters(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value if isinstance(value, str | int | float) else str(value)
+    return flat
