@@ -38,7 +38,7 @@ class Train(Options):
     """Print the torchrun command of every machine and a SLURM script, without training."""
     resume: Path | None = None
     """Folder or name of a run that ended early: resume it from its newest checkpoint, with its own settings; with
-    --print-command on several machines; with --workers by another number of workers."""
+    --print-command on several machines."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.launch.local import launch
@@ -63,7 +63,7 @@ class Train(Options):
         from gnnqlab.run import folder as files
 
         # Options that do not change the training; all others come from the run.
-        allowed_options = {"resume", "epochs", "workers", "out", "json"}
+        allowed_options = {"resume", "epochs", "out", "json"}
         if self.print_command:
             allowed_options |= {"print-command", "nnodes", "address", "port", "interface"}
         own_settings: list[Setting] = [setting for setting in settings_in(type(self)) if setting.option is not None]
@@ -71,19 +71,16 @@ class Train(Options):
         extras = [f"--{option}" for option in (*changed_options, *self.option_texts) if option not in allowed_options]
         if extras:
             raise ValueError(f"--resume uses the settings of its run, got {extras} as well; leave them out")
-        counts = {
-            count.option: count.read(self.option_texts[count.option])
-            for count in own_options()
-            if count.option in ("epochs", "workers") and count.option in self.option_texts
-        }
+        epochs = next(
+            (count.read(self.option_texts["epochs"]) for count in own_options() if count.option in self.option_texts),
+            None,
+        )
         add_working_folder()  # for a user-defined model
         # A path, or the name of a run in --out.
         folder = place if place.exists() else (self.out or files.default_root()) / place
         if self.print_command:
-            if "workers" in counts:
-                raise ValueError("--print-command resumes with the workers of the run, got --workers; leave it out")
-            return self._show(resume_on_machines(folder, epochs=counts.get("epochs"), out=self.out, **self._machines()))
-        return self._finish(resume(folder, **counts, root=self.out))
+            return self._show(resume_on_machines(folder, epochs=epochs, out=self.out, **self._machines()))
+        return self._finish(resume(folder, epochs=epochs, root=self.out))
 
     def _finish(self, run: Run) -> dict[str, Any]:
         """Follow a run to its end, write its report and show its figures."""
