@@ -14,12 +14,12 @@ from gnnqlab.attached import attached
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
+from gnnqlab.run.exported_run import ExportedRun
 from gnnqlab.run.failure_report import WorkerError
 from gnnqlab.run.folder import LIVE
 from gnnqlab.run.guard_process import end_guard, is_here, is_launcher, pid_and_start
 from gnnqlab.run.progress import Progress
 from gnnqlab.run.strays import end_strays
-from gnnqlab.run.trained_run import TrainedRun
 from gnnqlab.run.waiting import WaitingSignals, background_advice, forward, in_notebook
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
@@ -32,7 +32,7 @@ _POLL_S = 0.05
 _START_S = 20.0  # limit from the launch to guard.json
 
 
-class Run(TrainedRun):
+class Run(ExportedRun):
     """Handle of a launched run.
 
     As a context manager it stops the run at the end of the block, if it still trains.
@@ -213,29 +213,6 @@ class Run(TrainedRun):
         It works for any run on this machine's disk, also one launched by an earlier kernel, or one that has ended.
         """
         return attached("run.live")(self)
-
-    def export(self, path: Path | str) -> Path:
-        """Write the run at any time as one HTML page that needs no network, or for another tool; return the path.
-
-        Args:
-            path: the page, ``.html``; or ``"tensorboard"`` or ``"parquet"``, see `gnnqlab.run.trackers`.
-        """
-        is_tool = path in ("tensorboard", "parquet")
-        exported_path: Path = attached(f"run.export.{path}")(self) if is_tool else attached("run.export")(self, path)
-        return exported_path
-
-    def export_trace(self, path: Path | str | None = None, *, epoch: int | None = None) -> Path:
-        """Write recorded epochs as Chrome trace events for ui.perfetto.dev; return the path.
-
-        Args:
-            path: the file to write, ``.json``; by default ``trace.json`` in the run's folder.
-            epoch: the only epoch to write; by default all that ``timeline_every`` recorded.
-
-        Raises:
-            ValueError: if nothing, or not that epoch, was recorded, or the file has another extension.
-        """
-        trace_path: Path = attached("run.export_trace")(self, path, epoch=epoch)
-        return trace_path
 
     def critical_path(self, other: "Run | None" = None, *, epoch: int | None = None) -> Any:
         """Return the critical path of a recorded epoch: a `gnnqlab.lab.training.critical_path.CriticalPath`.
