@@ -62,10 +62,11 @@ def launch(
         [config] = resolve_comm_share([config])  # with a link in place of comm_share
     from gnnqlab.train.aggregation_calls import unused_settings
     from gnnqlab.train.records.evaluation_pauses import advice
+    from gnnqlab.train.worker_dependence import worker_dependent_modules
 
     if text := advice(config.system, config.workers, config.train.evaluate_every):
         warnings.warn(text, stacklevel=2)
-    for text in unused_settings(config):
+    for text in [*unused_settings(config), *worker_dependent_modules(config)]:
         warnings.warn(text, stacklevel=2)
     if text := _slow_kernels(config.launch.device):
         warnings.warn(text, stacklevel=2)
