@@ -28,6 +28,9 @@ from gnnqlab.train.checkpoints.checkpoint import (
 from gnnqlab.train.checkpoints.model_file import read_model
 from gnnqlab.train.checkpoints.state import BestEpoch, CheckpointManager, config_digest, former_digest, restore
 from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.loop.learning_rate import LearningRate
+from gnnqlab.train.loop.optimizers import make_optimizer
+from gnnqlab.train.loop.parameters import FlatParameters
 from gnnqlab.train.records.record import best_evaluation
 from tests.cases import each
 from tests.run.folders import run_folder, wait_for
@@ -257,13 +260,13 @@ def test_state_of_rows_starts_again_with_other_workers():
     def callback(name):
         return SimpleNamespace(load=lambda facts, tensors: loaded.append(name))
 
-    parameters = SimpleNamespace(values=torch.zeros(2))
-    optimizer = SimpleNamespace(average=torch.zeros(2), square=torch.zeros(2), steps=torch.zeros(1))
+    parameters = FlatParameters(torch.nn.Linear(1, 1))  # a weight and a bias
+    optimizer = make_optimizer(parameters, learning_rate=LearningRate(0.1, epochs=1))
     names = ("rate", "rows", "only-here")
     trainer = SimpleNamespace(
         distributed=False, adaptives={n: callback(n) for n in names}, parameters=parameters, optimizer=optimizer
     )
-    tensors = {"values": torch.ones(2), "average": torch.ones(2), "square": torch.ones(2), "steps": torch.ones(1)}
+    tensors = {"values": torch.ones(2), "average": torch.ones(2), "square": torch.ones(2), "steps": torch.ones(())}
     facts = {"adaptives": {"rate": {}, "rows": {}, "only-there": {}}, "of_rows": ["rows"]}
     assert restore(trainer, Checkpoint(3, tensors, facts), same_workers=False)[0] == 3
     assert loaded == ["rate"] and parameters.values.tolist() == [1, 1]

@@ -30,7 +30,7 @@ CASES = {
     "adam": {"weight_decay": 0.1},
     "adamw": {"weight_decay": 0.1},
     "sgd": {"weight_decay": 0.1},
-    "sgd with momentum": {"momentum": 0.9},
+    "sgd with momentum": {"sgd_momentum": 0.9},
     "own": {"weight_decay": 0.01},
 }
 
@@ -60,7 +60,7 @@ def test_steps_equal_those_of_torch(case: str) -> None:
     optimizer = make_optimizer(flat, **chosen.optimizer_arguments)
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "own": torch.optim.Adagrad}
     options: dict[str, Any] = {"lr": 0.05, "weight_decay": chosen.weight_decay}
-    options |= {"momentum": chosen.momentum} if case.startswith("sgd") else {}
+    options |= {"momentum": chosen.sgd_momentum} if case.startswith("sgd") else {}
     reference = kinds[case.partition(" ")[0]](theirs.parameters(), **options)
     for step in range(5):
         rows = torch.randn(4, 7, generator=torch.Generator().manual_seed(step))
@@ -113,7 +113,7 @@ def test_state_is_restored_bit_for_bit(chosen: TrainSettings) -> None:
     [
         ({"optimizer": "rmsprop"}, "optimizer must be one of adam, adamw, sgd, or a function .*, got 'rmsprop'"),
         ({"optimizer": "math:pi"}, "optimizer must name a function, got 'math:pi', a float"),
-        ({"momentum": 0.9}, "momentum needs optimizer 'sgd', got 0.9 with 'adam'"),
+        ({"sgd_momentum": 0.9}, "sgd_momentum needs optimizer 'sgd', got 0.9 with 'adam'"),
     ],
 )
 def test_wrong_optimizers_are_refused(chosen: dict[str, Any], text: str) -> None:

@@ -16,8 +16,8 @@ class LaunchKeywords(TypedDict, total=False):
     optimizer: str
     """Optimizer: ``adam``, ``adamw`` or ``sgd``; or a function of ``(parameters, lr, weight_decay)`` that returns a
     ``torch.optim.Optimizer``, as ``module:function``."""
-    momentum: float
-    """sgd: momentum.; λ of the running loss ``F_t = λ F_(t-1) + (1 - λ) L_t``, in [0, 1)."""
+    sgd_momentum: float
+    """Momentum of optimizer ``sgd``."""
     lr: float
     """Learning rate."""
     lr_schedule: str
@@ -195,6 +195,8 @@ class LaunchKeywords(TypedDict, total=False):
     systems."""
     delta: int
     """δ: epochs between the two rates that are compared. The paper suggests 5 for quality, 20 for speed."""
+    momentum: float
+    """λ of the running loss ``F_t = λ F_(t-1) + (1 - λ) L_t``, in [0, 1)."""
     formula: Literal["text", "printed"]
     """``text``: Eq. 5 as the paper explains it. ``printed``: with the opposite sign, as in its formula: more bits
     while the loss falls faster and faster, so that smooth training stays at the smallest bit-width."""

@@ -40,8 +40,8 @@ class TrainSettings:
     optimizer: str = "adam"
     """Optimizer: ``adam``, ``adamw`` or ``sgd``; or a function of ``(parameters, lr, weight_decay)`` that returns a
     ``torch.optim.Optimizer``, as ``module:function``."""
-    momentum: Annotated[float, Range(0, 1, open_high=True)] = 0.0
-    """sgd: momentum."""
+    sgd_momentum: Annotated[float, Range(0, 1, open_high=True)] = 0.0
+    """Momentum of optimizer ``sgd``."""
     lr: Annotated[float, POSITIVE] = 0.01
     """Learning rate."""
     lr_schedule: str = "constant"
@@ -96,9 +96,9 @@ class TrainSettings:
             schedule_function(self.lr_schedule)
         if self.optimizer not in OPTIMIZERS:
             optimizer_function(self.optimizer)
-        if self.momentum and self.optimizer != "sgd":
+        if self.sgd_momentum and self.optimizer != "sgd":
             raise ValueError(
-                f"momentum needs optimizer 'sgd', got {self.momentum:g} with {self.optimizer!r}; leave it out"
+                f"sgd_momentum needs optimizer 'sgd', got {self.sgd_momentum:g} with {self.optimizer!r}; leave it out"
             )
         # Settings of other schedules would be ignored: refuse them.
         if self.lr_schedule not in ("step", "plateau") and (self.lr_period, self.lr_factor) != (50, 0.5):
@@ -123,7 +123,7 @@ class TrainSettings:
         """Return the arguments of :func:`gnnqlab.train.loop.optimizers.make_optimizer`."""
         return {
             "name": self.optimizer,
-            "momentum": self.momentum,
+            "momentum": self.sgd_momentum,
             "learning_rate": self.learning_rate(),
             "weight_decay": self.weight_decay,
             "max_gradient_norm": self.max_gradient_norm,
