@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -10,6 +13,7 @@ from gnnqlab.graph.array_checks import refuse_masked, refuse_out_of_float32
 from gnnqlab.graph.features import Features, SparseRows
 
 __all__ = [
+    "as_any_targets",
     "as_features",
     "as_labels",
     "as_mask",
@@ -109,7 +113,7 @@ def refuse_numbers_as_classes(label: str, largest: int, num_nodes: int) -> None:
         raise ValueError(
             f"{label} must be classes 0 to C - 1, got values up to {largest}, which would be {largest + 1:,} classes "
             f"for {num_nodes:,} nodes; if they are classes with gaps, number them with pandas.factorize; if they are "
-            f"all classes, pass num_classes={largest + 1}; numbers such as prices are not classes"
+            f"all classes, pass num_classes={largest + 1}; pass numbers to predict, such as prices, as targets="
         )
 
 
@@ -170,6 +174,29 @@ def as_named_labels(labels: object, num_classes: int | None = None) -> tuple[obj
 def _is_missing(value: object) -> bool:
     """Return True for ``None``, NaN, and the ``NA`` of pandas, which has no truth value."""
     return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
+
+
+def as_any_targets(
+    labels: object, targets: object, num_nodes: int, num_classes: int | None, names: Sequence[Any] | None
+) -> tuple[Tensor, int, Sequence[Any] | None]:
+    """Return classes, or numbers to predict, with their number of columns or classes, and names.
+
+    Raises:
+        TypeError, ValueError: as :func:`as_labels`; if both labels and targets are given, or targets are no numbers.
+    """
+    if targets is None:
+        if names is None:
+            labels, names = as_named_labels(labels, num_classes)
+        return (*as_labels(labels, num_nodes, num_classes), names)
+    if labels is not None:
+        raise ValueError(
+            "a graph must have labels (classes) or targets (numbers to predict), got both; pass one of them"
+        )
+    values = _tensor("targets", targets).to("cpu")
+    if values.dim() not in (1, 2) or values.dtype.is_complex:
+        raise TypeError(f"targets must be numbers of shape (N,) or (N, K), got {_describe(values)}")
+    rows = values.reshape(values.shape[0], -1).to(torch.float32).contiguous()  # (N,) -> (N, 1)
+    return rows, rows.shape[1], names
 
 
 def as_mask(what: str, nodes: object, num_nodes: int) -> Tensor:

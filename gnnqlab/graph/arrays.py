@@ -19,7 +19,7 @@ from gnnqlab.graph.edges import build_csr, edge_list
 from gnnqlab.graph.features import Features, SparseRows
 from gnnqlab.graph.ids import ClassNames, find_ids
 
-__all__ = ["GraphArrays"]
+__all__ = ["GraphArrays", "labelled_nodes"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -66,19 +66,34 @@ class GraphArrays:
     @property
     def multi_label(self) -> bool:
         """True if a node may have several classes (scored by micro-F1, not accuracy)."""
-        return self.labels.dim() == 2
+        return self.labels.dim() == 2 and not self.is_regression
+
+    @property
+    def is_regression(self) -> bool:
+        """True if the targets are numbers to predict (scored by R²), not classes."""
+        return self.labels.is_floating_point()
+
+    @property
+    def is_labelled(self) -> Tensor:
+        """True for each node with a label or target, bool ``(N,)``; with several labels per node for all nodes."""
+        return labelled_nodes(self.labels)
 
     @property
     def num_labelled(self) -> int:
-        """Number of nodes with a label; with multi-label targets all nodes."""
-        return self.num_nodes if self.multi_label else int((self.labels >= 0).sum())
+        """Number of nodes with a label or target; with several labels per node all nodes."""
+        return int(self.is_labelled.sum())
 
     @property
     def class_counts(self) -> tuple[int, ...]:
-        """Number of training nodes of each class; empty if nodes may have several labels."""
-        if self.multi_label:
+        """Number of training nodes of each class; empty if nodes may have several labels, or numbers as targets."""
+        if self.labels.dim() == 2:
             return ()
         return tuple(torch.bincount(self.labels[self.train_mask], minlength=self.num_classes).tolist())
+
+    @property
+    def target_means(self) -> tuple[float, ...]:
+        """Mean of each number to predict over the training nodes; empty for classes."""
+        return tuple(self.labels[self.train_mask].double().mean(0).tolist()) if self.is_regression else ()
 
     @property
     def nbytes(self) -> int:
@@ -193,3 +208,16 @@ class GraphArrays:
             "val_mask": self.val_mask,
             "test_mask": self.test_mask,
         }
+
+
+def labelled_nodes(labels: Tensor) -> Tensor:
+    """Return True for each node with a label (not -1) or target (not NaN), bool ``(N,)``.
+
+    Example:
+        >>> labelled_nodes(torch.tensor([0, -1])).tolist(), labelled_nodes(torch.tensor([[0.5], [torch.nan]])).tolist()
+        ([True, False], [True, False])
+    """
+    if labels.is_floating_point():
+        return ~labels.isnan().any(1)
+    # Zeros and ones for several labels have no mark for unlabelled nodes.
+    return torch.ones(labels.shape[0], dtype=torch.bool) if labels.dim() == 2 else labels >= 0

@@ -74,10 +74,11 @@ def check_shapes(graph: GraphArrays) -> None:
     if not isinstance(labels, Tensor) or (labels.dtype, labels.dim()) not in (
         (torch.int64, 1),
         (torch.uint8, 2),
+        (torch.float32, 2),
     ):
         raise TypeError(
-            "labels must be int64 of shape (N,) for one class per node (-1 = unlabelled), or uint8 "
-            f"of shape (N, C) for several, got {type_text(labels)}"
+            "labels must be int64 of shape (N,) for one class per node (-1 = unlabelled), uint8 of shape (N, C) for "
+            f"several, or float32 of shape (N, K) for numbers to predict, got {type_text(labels)}"
         )
     check_array("labels", labels, labels.dtype, labels.dim())
     check_rows("labels", labels.shape[0], num_nodes)
@@ -85,7 +86,7 @@ def check_shapes(graph: GraphArrays) -> None:
         raise ValueError(f"num_classes must be an integer of at least 0, got {graph.num_classes!r}")
     if labels.dim() == 2 and labels.shape[1] != graph.num_classes:
         raise ValueError(
-            "multi-label targets must have one column per class, got "
+            "multi-label targets must have one column per class, and numbers one per target, got "
             f"{labels.shape[1]} columns and num_classes={graph.num_classes}"
         )
     for field in ("train_mask", "val_mask", "test_mask"):
@@ -126,6 +127,16 @@ def _check_finite_rows(features: Tensor) -> None:
 
 def _check_labels(graph: GraphArrays) -> None:
     labels = graph.labels
+    if graph.is_regression:
+        is_part = labels.isnan().any(1) & ~labels.isnan().all(1)
+        is_wrong = labels.isinf().any(1) | is_part
+        if bool(is_wrong.any()):
+            node = int(is_wrong.to(torch.uint8).argmax())
+            raise ValueError(
+                f"targets must be finite, or NaN in all columns of a node without, got {labels[node].tolist()} at node "
+                f"{node}; replace them"
+            )
+        return
     # The extremes decide; a wrong label is searched only for the error.
     low, high = (int(x) for x in torch.aminmax(labels)) if labels.numel() else (0, 0)
     if graph.multi_label:
@@ -167,7 +178,7 @@ def _check_splits(graph: GraphArrays) -> None:
     if graph.multi_label:
         return
     for name, mask in masks.items():
-        is_unlabelled = mask & (graph.labels < 0)
+        is_unlabelled = mask & ~graph.is_labelled
         if bool(is_unlabelled.any()):
             raise ValueError(
                 f"every node of a split must have a label, got {int(is_unlabelled.sum())} unlabelled "

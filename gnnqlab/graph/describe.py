@@ -51,7 +51,8 @@ def one_line(graph: GraphArrays) -> str:
     edge_text = f" with {edge_text}" if edge_text else ""
     return (
         f"Graph({graph.name!r}, nodes={graph.num_nodes:,}, edges={graph.num_edges:,}{edge_text}, "
-        f"features={graph.num_features}, classes={graph.num_classes}, {_task(graph)}, "
+        f"features={graph.num_features}, {'targets' if graph.is_regression else 'classes'}={graph.num_classes}, "
+        f"{_task(graph)}, "
         f"train/val/test={train:,}/{val:,}/{test:,})"
     )
 
@@ -79,6 +80,7 @@ def _card(graph: GraphArrays) -> dict[str, str]:
     sets = " / ".join(f"{facts[name]:,}" for name in ("train", "val", "test"))
     attributes = {"weights": facts["edge_weights"], f"{facts['edge_features']} features": facts["edge_features"]}
     edges = [attribute for attribute, value in attributes.items() if value]
+    kind = "targets" if graph.is_regression else "classes"
     features = f"{facts['features']:,}" + (", sparse" if facts["sparse_features"] else "")
     return {
         "nodes": f"{facts['nodes']:,}",
@@ -86,7 +88,7 @@ def _card(graph: GraphArrays) -> dict[str, str]:
         **({"per edge": " and ".join(edges)} if edges else {}),
         "mean degree": f"{facts['mean_degree']:,}",
         "features per node": features,
-        **({"classes": f"{facts['classes']:,}, {facts['task']}"} if facts["classes"] else {}),
+        **({kind: f"{facts['classes']:,}, {facts['task']}"} if facts["classes"] else {}),
         **({"class names": _first_names(graph.class_names)} if graph.class_names is not None else {}),
         **({"ids": _first_names(graph.ids[: _SHOWN_NAMES + 1].tolist())} if graph.ids is not None else {}),
         **({"train / val / test": sets} if facts["train"] else {}),
@@ -100,4 +102,6 @@ def _first_names(names: Sequence[object]) -> str:
 def _task(graph: GraphArrays) -> str:
     if graph.num_classes == 0:
         return "structure only"
+    if graph.is_regression:
+        return "regression"
     return "multi-label" if graph.multi_label else "single-label"

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from gnnqlab.graph.arguments import as_labels, as_named_labels
+from gnnqlab.graph.arguments import as_any_targets
+from gnnqlab.graph.arrays import labelled_nodes
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.split import random_split
@@ -32,6 +33,7 @@ class EdgeList:
     edge_features: object = None
     features: object = None
     labels: object = None
+    targets: object = None
     train_idx: object = None
     val_idx: object = None
     test_idx: object = None
@@ -51,16 +53,14 @@ class EdgeList:
         seed: int = 0,
     ) -> Graph:
         """Build the graph with edge rules (by default the papers') and, without a split, a random one."""
-        given_labels, names = self.labels, self.class_names
-        if names is None:
-            given_labels, names = as_named_labels(given_labels, self.num_classes)
-        labels, _ = as_labels(given_labels, self.num_nodes, self.num_classes)
+        labels, count, names = as_any_targets(
+            self.labels, self.targets, self.num_nodes, self.num_classes, self.class_names
+        )
         notes = self.notes
         splits = (self.train_idx, self.val_idx, self.test_idx)
-        # Multi-label targets have no mark for unlabelled nodes, so the split is over all nodes.
-        labelled_nodes = torch.arange(self.num_nodes) if labels.dim() == 2 else (labels >= 0).nonzero().flatten()
-        if all(split is None for split in splits) and labelled_nodes.numel():
-            splits = random_split(labelled_nodes, seed=seed)
+        known = labelled_nodes(labels).nonzero().flatten() if count else labels.new_zeros(0, dtype=torch.int64)
+        if all(split is None for split in splits) and known.numel():
+            splits = random_split(known, seed=seed)
             notes += (f"split: random, 60/20/20 %, from seed {seed}, since the source has none",)
         return Graph.from_edges(
             self.src,
@@ -70,6 +70,7 @@ class EdgeList:
             edge_features=self.edge_features,
             features=self.features,
             labels=None if self.labels is None else labels,
+            targets=None if self.targets is None else labels,
             train_idx=splits[0],
             val_idx=splits[1],
             test_idx=splits[2],

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gnnqlab.attached import attached
-from gnnqlab.graph.arguments import as_features, as_labels, as_mask, as_named_labels
+from gnnqlab.graph.arguments import as_any_targets, as_features, as_mask
 from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.checks import check_graph
 from gnnqlab.graph.describe import describe, html_table, one_line
@@ -46,9 +45,10 @@ class Graph(GraphArrays):
         indices: int32, shape ``(E,)``, in ``[0, N)``.
         features: float32, shape ``(N, D)``, finite, or ``SparseRows`` of that shape; D may be 0.
         labels: int64, shape ``(N,)``, in ``[0, num_classes)`` or -1 for "unlabelled"; or uint8,
-            shape ``(N, C)``, 0 or 1, when a node may have several classes.
+            shape ``(N, C)``, 0 or 1, when a node may have several classes; or float32, shape ``(N, K)``, numbers to
+            predict (regression), NaN for "unknown".
         train_mask, val_mask, test_mask: bool, shape ``(N,)``, disjoint, over labelled nodes.
-        num_classes: number of classes C.
+        num_classes: number of classes C, or of numbers to predict K.
         edge_weights: float32, shape ``(E,)`` in the order of ``indices``, finite and above 0, or ``None``.
         edge_features: float32, shape ``(E, F)`` in the order of ``indices``, finite, F at least 1, or ``None``.
         ids: the user's ids of the nodes, unique integers or texts, a NumPy array of shape ``(N,)``; ``None`` for their
@@ -79,6 +79,7 @@ class Graph(GraphArrays):
         edge_features: object = None,
         features: object = None,
         labels: object = None,
+        targets: object = None,
         train_idx: object = None,
         val_idx: object = None,
         test_idx: object = None,
@@ -107,6 +108,8 @@ class Graph(GraphArrays):
                 or ``SparseRows``; converted to float32.
             labels: ``None``, integers of shape ``(N,)`` with -1 for "unlabelled", words of that shape with ``None``
                 for "unlabelled", which become ``class_names``, or zeros and ones of shape ``(N, C)``.
+            targets: ``None``, or numbers to predict in place of classes (regression), shape ``(N,)`` or ``(N, K)``,
+                NaN for "unknown". Their scale matters: ``(y - y.mean()) / y.std()`` trains well.
             train_idx, val_idx, test_idx: node ids, or boolean masks of shape ``(N,)``. Without them the
                 graph has no split; see ``with_random_split``.
             num_classes: C; by default the largest label plus one, or the number of label columns.
@@ -134,9 +137,7 @@ class Graph(GraphArrays):
             deduplicate=deduplicate,
             self_loops=self_loops,
         )
-        if class_names is None:
-            labels, class_names = as_named_labels(labels, num_classes)
-        target, known_classes = as_labels(labels, num_nodes, num_classes)
+        target, known_classes, class_names = as_any_targets(labels, targets, num_nodes, num_classes, class_names)
         count = known_classes if num_classes is None else num_classes
         graph = cls(
             name=name,
@@ -289,9 +290,7 @@ class Graph(GraphArrays):
         """
         if not self.num_classes or not self.num_labelled:
             raise ValueError(f"a split needs labelled nodes, graph {self.name!r} has none; pass labels=")
-        # Multi-label targets have no mark for unlabelled nodes.
-        is_labelled = torch.ones(self.num_nodes, dtype=torch.bool) if self.multi_label else self.labels >= 0
-        return self.with_split(*random_split(is_labelled.nonzero().flatten(), seed=seed, train=train, val=val))
+        return self.with_split(*random_split(self.is_labelled.nonzero().flatten(), seed=seed, train=train, val=val))
 
     # ---- disk, display -----------------------------------------------------------------------
 

@@ -87,6 +87,8 @@ class Shard:
     """Features of local edges likewise, float32 ``(E, F)``, stored with the edge's destination and never sent."""
     class_counts: tuple[int, ...] = ()
     """Number of training nodes of each class in the whole graph; empty if nodes have several labels."""
+    target_means: tuple[float, ...] = ()
+    """Mean of each number to predict over the training nodes of the whole graph; empty for classes."""
     class_names: tuple[str | int | float | bool, ...] | None = None
     """Names of the classes in the order of ``labels``, for the model file; ``None`` if they are 0 to C - 1."""
     extract_s: float = float("nan")
@@ -240,7 +242,7 @@ class Shard:
                 num_columns=scalars.pop("features.num_columns"),
             )
         values: dict[str, Any] = {**scalars, **arrays}
-        for name in ("class_counts", "class_names"):  # JSON has lists only
+        for name in ("class_counts", "target_means", "class_names"):  # JSON has lists only
             if name in values:
                 values[name] = tuple(values[name])
         return cls(**values)
@@ -376,6 +378,7 @@ def graph_fields(
         "num_classes": graph.num_classes,
         "multi_label": graph.multi_label,
         "class_counts": graph.class_counts,
+        "target_means": graph.target_means,
         "class_names": graph.class_names,
         "global_train": int(graph.train_mask.sum()),
         "global_val": int(graph.val_mask.sum()),

@@ -24,7 +24,13 @@ _SEPARATOR = "; "
 
 
 def prediction_table(
-    logits: Tensor, graph: Graph, class_names: Sequence[Any] | None, *, probabilities: bool, split: bool
+    logits: Tensor,
+    graph: Graph,
+    class_names: Sequence[Any] | None,
+    *,
+    probabilities: bool,
+    split: bool,
+    regression: bool = False,
 ) -> pd.DataFrame:
     """Return the predicted classes of all nodes, with their probabilities and ids.
 
@@ -34,6 +40,7 @@ def prediction_table(
         class_names: names of the columns of ``logits``; ``None`` for 0 to C - 1.
         probabilities: True for a further column per class; always for a graph with several labels per node.
         split: True for a column with the split of each node.
+        regression: True if the model predicts numbers.
 
     Returns:
         One row per node in the order of the graph; see :meth:`gnnqlab.Run.predictions`.
@@ -42,6 +49,13 @@ def prediction_table(
 
     names = list(range(logits.shape[1])) if class_names is None else list(class_names)
     columns: dict[str, Any] = {"id": _ids(graph)}
+    if regression:
+        columns |= {f"prediction_{name}": logits[:, column].numpy() for column, name in enumerate(names)}
+        if graph.is_regression:
+            columns |= {
+                f"target_{name}": graph.labels[:, column].numpy() for column, name in enumerate(_names_of(graph))
+            }
+        return pd.DataFrame(columns | ({"split": _split(graph)} if split else {}))
     if graph.multi_label:
         shares = logits.sigmoid()  # (N, C)
         columns["classes"] = _joined(logits > 0, names)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from gnnqlab.run.folder import LIVE
+from gnnqlab.run.folder import LIVE, read_json
 from gnnqlab.run.run_data import RunData
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ class TrainedRun(RunData, ABC):
             without ids), ``class``, ``probability`` (of this class), ``label`` (the known class, empty without one) and
             ``split`` (``train``, ``val``, ``test``, or empty; only for the graph of the run). For nodes with several
             labels: ``id``, ``classes`` and ``labels`` (names with "; " between them), ``split``, and
-            ``probability_NAME`` for each class.
+            ``probability_NAME`` for each class. For numbers: ``id``, ``prediction_NAME`` and ``target_NAME`` for each
+            number, ``split``.
 
         Raises:
             RuntimeError, ValueError: as for :meth:`predict`; ValueError for a run of task ``links``, which predicts
@@ -128,6 +129,7 @@ class TrainedRun(RunData, ABC):
         """
         from gnnqlab.run.node_tables import prediction_table
         from gnnqlab.train.inference import logits
+        from gnnqlab.train.loop.scores import read_score_name
 
         if self.config.task.task == "links":
             raise ValueError(
@@ -137,7 +139,14 @@ class TrainedRun(RunData, ABC):
         record = self._saved(epoch)
         target, model = self._graph(graph, record), self._build(record)
         outputs = logits(model, target, seed=self.config.train.seed, epoch=record.epoch)  # (N, C)
-        return prediction_table(outputs, target, record.class_names, probabilities=probabilities, split=graph is None)
+        return prediction_table(
+            outputs,
+            target,
+            record.class_names,
+            probabilities=probabilities,
+            split=graph is None,
+            regression=read_score_name(read_json(self.folder / "facts.json") or {}) == "r2",
+        )
 
     def link_split(self) -> LinkSplit:
         """Return the training, validation and test links of a run of task ``links``.

@@ -24,7 +24,7 @@ from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import build_model
 from gnnqlab.nn.models.stack import ConvolutionStack
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
-from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.node_labels import NodeLabels, label_objective
 from gnnqlab.train.records.record import RECORD_COLUMNS, TRAFFIC_COLUMNS
 
 if TYPE_CHECKING:
@@ -102,7 +102,12 @@ def _train(
     local_graph = LocalGraph(graph, seed=config.train.seed)
     local_graph.densify_features()
     assert isinstance(local_graph.features, Tensor)
+    if graph.is_regression:
+        raise ValueError(
+            f"mini-batches train classes, got numbers to predict in graph {graph.name!r}; use full-graph runs"
+        )
     objective = label_objective(graph)
+    assert isinstance(objective, NodeLabels)
     network = build_model(config.model, graph.num_features, graph.num_classes, seed=config.train.seed)
     assert isinstance(network, ConvolutionStack)
     optimizer = torch.optim.Adam(network.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay)

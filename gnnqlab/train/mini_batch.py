@@ -117,6 +117,10 @@ class MiniBatchTrainer:
             else SynchronousReduction(self.parameters, slots, distributed=workers > 1)
         )
         self._optimizer = make_optimizer(self.parameters, **settings.optimizer_arguments)
+        if graph.is_regression:
+            raise ValueError(
+                f"mini-batches train classes, got numbers to predict in graph {graph.name!r}; use full-graph runs"
+            )
         self._labels, self._multi_label = graph.labels, graph.multi_label
         self._seed, self._overlap = settings.seed, batches.overlap
         threads = torch.get_num_threads()  # by default a new thread would use all cores

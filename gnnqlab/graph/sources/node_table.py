@@ -38,6 +38,9 @@ class NodeColumns:
     features: np.ndarray | None
     """float32 ``(N, D)``."""
     labels: NodeLabels | None
+    targets: np.ndarray | None = None
+    """float64 ``(N, K)``, NaN for "unknown"."""
+    target_names: tuple[str, ...] | None = None
     masks: dict[str, np.ndarray]
     """Split -> bool ``(N,)``; empty if the table has none."""
     notes: list[str] = field(default_factory=list)
@@ -76,6 +79,7 @@ def node_columns(
     label: str | Sequence[str] | None,
     split: str | None,
     drop: Sequence[str],
+    targets: str | Sequence[str] | None = None,
     num_classes: int | None = None,
 ) -> NodeColumns:
     """Read the columns of a table of nodes.
@@ -87,6 +91,7 @@ def node_columns(
         label: column of classes, or several columns of 0 and 1; by default one with a usual name.
         split: column of splits; by default one with a usual name, or columns of masks.
         drop: columns to leave out.
+        targets: column, or columns, of numbers to predict in place of classes.
         num_classes: number of classes if the caller has said it.
 
     Raises:
@@ -94,13 +99,27 @@ def node_columns(
     """
     columns = [str(column) for column in table]
     label_columns = [label] if isinstance(label, str) else list(label or ())
-    for column in [*label_columns, *([split] if split else []), *drop]:
+    target_columns = [targets] if isinstance(targets, str) else list(targets or ())
+    for column in [*label_columns, *target_columns, *([split] if split else []), *drop]:
         _require(column, columns, name)
-    remaining = [column for column in columns if column not in (id_column, *drop)]
+    remaining = [column for column in columns if column not in (id_column, *drop, *target_columns)]
     notes = [f"left out, as drop= says: {', '.join(drop)}"] if drop else []
     if label is None:
         label_columns = _default_label(remaining, name)
-    labels = None
+    if label_columns and target_columns:
+        raise ValueError(
+            f"{name} must have classes or numbers to predict, got {_listed(label_columns)} and "
+            f"{_listed(target_columns)}; leave one out with drop=[...], or leave targets= out"
+        )
+    labels, numbers_to_predict = None, None
+    if target_columns:
+        columns_of_numbers = [
+            numbers(table[column], f"column {column} of {name}", "a target", allow_empty=True)
+            for column in target_columns
+        ]
+        numbers_to_predict = np.stack(columns_of_numbers, axis=1)  # (N, K)
+        absent = int(np.isnan(numbers_to_predict).any(1).sum())
+        notes.append(f"targets: {_listed(target_columns)}; {absent} nodes without")
     if label_columns:
         several = not isinstance(label, str) and label is not None
         labels = read_labels(table, label_columns, name, several=several, num_classes=num_classes)
@@ -125,18 +144,21 @@ def node_columns(
     return NodeColumns(
         features=np.stack([values for _, values in features], axis=1).astype(np.float32) if features else None,
         labels=labels,
+        targets=numbers_to_predict,
+        target_names=tuple(target_columns) or None,
         masks=masks,
         notes=notes,
     )
 
 
-def numbers(column: Series, label: str, role: str) -> np.ndarray:
+def numbers(column: Series, label: str, role: str, *, allow_empty: bool = False) -> np.ndarray:
     """Return a column as float64.
 
     Args:
         column: of a table.
         label: its name, for errors.
         role: its use, for errors: ``a feature``.
+        allow_empty: True to return NaN for missing values.
 
     Raises:
         ValueError: if a value is missing, not a number, or beyond the range of float32.
@@ -150,7 +172,7 @@ def numbers(column: Series, label: str, role: str) -> np.ndarray:
             f"drop=[{column.name!r}], use it as id={column.name!r} or label={column.name!r}, or number it, for "
             "instance with pandas.factorize"
         )
-    if column.hasnans:
+    if column.hasnans and not allow_empty:
         row = int(column.isna().to_numpy().argmax())
         raise ValueError(
             f"{label} is {role}, which must not be empty, got no value in row {row}; fill it, or leave the column out "

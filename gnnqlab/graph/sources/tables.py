@@ -41,6 +41,7 @@ class TableOptions:
     edge_features: str | Sequence[str] | None = None
     id: str | None = None
     label: str | Sequence[str] | None = None
+    targets: str | Sequence[str] | None = None
     split: str | None = None
     drop: Sequence[str] = ()
     heading: bool | None = None
@@ -66,6 +67,7 @@ def read_edges(
     edge_features: str | Sequence[str] | None = None,
     id: str | None = None,
     label: str | Sequence[str] | None = None,
+    targets: str | Sequence[str] | None = None,
     split: str | None = None,
     drop: Sequence[str] = (),
     heading: bool | None = None,
@@ -96,6 +98,7 @@ def read_edges(
         label: column of classes: whole numbers, words or truth values; empty for "unlabelled". Several columns of 0 and
             1 are several classes per node. By default one called ``label``, ``y``, ``class`` or ``target``. Words and
             numbers with gaps become ``graph.class_names``.
+        targets: column, or columns, of numbers to predict in place of classes (regression); empty for "unknown".
         split: column with ``train``, ``val``, ``test`` or empty; by default one called ``split``, or the columns
             ``train_mask``, ``val_mask`` and ``test_mask``.
         drop: columns of ``nodes`` to leave out. Every other column is a feature, a number in every row.
@@ -122,7 +125,8 @@ def read_edges(
         "edges: source 'from', target 'to'"
     """
     options = TableOptions(
-        source=source, target=target, weight=weight, edge_features=edge_features, id=id, label=label, split=split,
+        source=source, target=target, weight=weight, edge_features=edge_features, id=id, label=label, targets=targets,
+        split=split,
         drop=drop, heading=heading, num_classes=num_classes, drop_edge_data=drop_edge_data,
     )  # fmt: skip
     result = edges_of_tables(edges, nodes, options, name=name)
@@ -239,7 +243,9 @@ def _add_nodes(
     node_table, index = with_ids_of_index(node_table)
     if options.id is not None and options.id not in node_table:
         raise ValueError(f"{name} must have the column {options.id!r}, got {_listed(node_table)}")
-    taken = [options.split, *([options.label] if isinstance(options.label, str) else options.label or ())]
+    taken = [options.split]
+    for names in (options.label, options.targets):
+        taken += [names] if isinstance(names, str) else names or ()
     taken += options.drop
     id_column = options.id or find_id_column(node_table, given, taken, index)
     columns = node_columns(
@@ -247,6 +253,7 @@ def _add_nodes(
         name,
         id_column=id_column,
         label=options.label,
+        targets=options.targets,
         split=options.split,
         drop=options.drop,
         num_classes=options.num_classes,
@@ -265,6 +272,8 @@ def _add_nodes(
         result.class_names = columns.labels.class_names
         if columns.labels.class_names is not None:
             result.num_classes = len(columns.labels.class_names)
+    if columns.targets is not None:
+        result.targets, result.class_names = columns.targets[order], columns.target_names
     masks = {part: mask[order] for part, mask in columns.masks.items()}
     result.train_idx, result.val_idx, result.test_idx = (masks.get(part) for part in ("train", "val", "test"))
     notes += [*node_notes, *columns.notes]

@@ -280,6 +280,7 @@ class LiveModel:
             self.also = {
                 f"{split}_{name}": f"{word} {FURTHER_SCORES[name]}"
                 for name in read_further_score_names(facts)
+                if name in FURTHER_SCORES  # errors in the unit of the targets have no share of 100 %
                 for split, word in splits
             }
         return self._score or "score"

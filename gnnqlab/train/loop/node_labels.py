@@ -18,6 +18,7 @@ from gnnqlab.exchange.aggregation_context import AggregationContext
 from gnnqlab.graph.graph import Graph
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.partition.shard import Shard
+from gnnqlab.train.loop.node_numbers import NodeNumbers
 from gnnqlab.train.loop.objective import Scores
 
 __all__ = ["ManyLabels", "NodeLabels", "OneLabel", "label_objective", "read_class_weights"]
@@ -27,8 +28,10 @@ _UNEQUAL = 4
 """Ratio of the largest to the smallest class from which accuracy alone hides the small classes."""
 
 
-def label_objective(part: Graph | Shard, device: torch.device | str = "cpu", *, class_weights: str = "") -> NodeLabels:
-    """Return the objective of a whole graph or one worker's shard, for single-label or multi-label nodes.
+def label_objective(
+    part: Graph | Shard, device: torch.device | str = "cpu", *, class_weights: str = ""
+) -> NodeLabels | NodeNumbers:
+    """Return the objective of a whole graph or one worker's shard: one class per node, several, or numbers to predict.
 
     Args:
         part: the graph, or a worker's shard.
@@ -51,6 +54,11 @@ def label_objective(part: Graph | Shard, device: torch.device | str = "cpu", *, 
         "train_rows": masks[0].nonzero().flatten(),  # (T,) int64: training nodes of this worker
         "global_train": global_train,
     }
+    if part.labels.is_floating_point():
+        if class_weights:
+            raise ValueError(f"class_weights need classes, got {class_weights!r} for numbers to predict; leave it out")
+        means = torch.tensor(part.target_means, dtype=torch.float64, device=device)
+        return NodeNumbers(targets=common.pop("labels"), means=means, **common)
     counts = part.class_counts
     weights = read_class_weights(class_weights, counts)
     if part.multi_label:

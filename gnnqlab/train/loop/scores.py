@@ -19,10 +19,11 @@ __all__ = [
     "read_score_name",
 ]
 
-SCORES = {"accuracy": "accuracy", "f1_micro": "micro-F1", "auc": "AUC"}
+SCORES = {"accuracy": "accuracy", "f1_micro": "micro-F1", "auc": "AUC", "r2": "R²"}
 """Name of a score in summaries, after ``test_`` -> its label."""
 FURTHER_SCORES = {"mrr": "MRR", "macro_f1": "macro-F1", "balanced_accuracy": "balanced accuracy"}
-"""The same for further scores, reported in addition to one of these."""
+"""The same for further scores in [0, 1], shown in addition to one of these. ``mae`` and ``mse`` of a regression, in the
+unit of the targets, are in records and summaries only."""
 
 
 def read_score_name(facts: Mapping[str, Any]) -> str:
