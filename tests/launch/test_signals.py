@@ -94,10 +94,11 @@ def test_signal_to_the_command_line_sets_its_exit_status(tmp_path: Path) -> None
 
 def test_signal_to_a_waiting_script_ends_its_run_and_the_script(tmp_path: Path) -> None:
     run = launched(tmp_path)
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGHUP)).start()
-    with pytest.raises(RunInterrupted, match="interrupted by SIGHUP at epoch") as end:
+    # Not SIGHUP, which a program that nohup has started ignores.
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR2)).start()
+    with pytest.raises(RunInterrupted, match="interrupted by SIGUSR2 at epoch") as end:
         run.wait(timeout=HANG_S)
-    assert end.value.code == 128 + signal.SIGHUP and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    assert end.value.code == 128 + signal.SIGUSR2 and signal.getsignal(signal.SIGUSR2) == signal.SIG_DFL
     assert list(run.folder.glob("checkpoints/*"))
 
 
