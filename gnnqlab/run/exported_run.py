@@ -7,7 +7,10 @@ from pathlib import Path
 from gnnqlab.attached import attached
 from gnnqlab.run.trained_run import TrainedRun
 
-__all__ = ["ExportedRun"]
+__all__ = ["TOOLS", "ExportedRun"]
+
+TOOLS = ("tensorboard", "mlflow", "wandb", "trackio", "parquet")
+"""Names that `ExportedRun.export` accepts in place of a page."""
 
 
 class ExportedRun(TrainedRun):
@@ -17,9 +20,10 @@ class ExportedRun(TrainedRun):
         """Write the run at any time as one HTML page that needs no network, or for another tool; return the path.
 
         Args:
-            path: the page, ``.html``; or ``"tensorboard"`` or ``"parquet"``, see `gnnqlab.run.trackers`.
+            path: the page, ``.html``; or the name of a tool, ``"tensorboard"``, ``"mlflow"``, ``"wandb"``,
+                ``"trackio"`` or ``"parquet"``, see `gnnqlab.run.trackers`.
         """
-        is_tool = path in ("tensorboard", "parquet")
+        is_tool = path in TOOLS
         exported_path: Path = attached(f"run.export.{path}")(self) if is_tool else attached("run.export")(self, path)
         return exported_path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.run.run_data import RunData
 
-__all__ = ["Metric", "new_metrics", "parameters"]
+__all__ = ["Metric", "new_epochs", "new_metrics", "parameters"]
 
 _EQUAL = ("loss", "lr", "train_score", "val_score", "test_score")
 """Columns with the same value on all workers."""
@@ -43,6 +44,19 @@ def new_metrics(run: RunData, *, after: int = -1) -> Iterator[Metric]:
         for name, value in _values(rows).items():
             if value == value:  # not NaN: no evaluation in this epoch
                 yield Metric(int(epoch), name, value, float(rows["time_s"].max()))
+
+
+def new_epochs(run: RunData, *, after: int = -1) -> Iterator[tuple[int, dict[str, float]]]:
+    """Yield epoch and metrics by name, with ``time_s``, for tools that record an epoch in one call.
+
+    Args:
+        run: the run, which may still train.
+        after: the last epoch that was exported before; -1 for none.
+    """
+    for epoch, metrics in groupby(new_metrics(run, after=after), key=lambda metric: metric.epoch):
+        metrics_of_epoch = list(metrics)
+        values = {metric.name: metric.value for metric in metrics_of_epoch}
+        yield epoch, values | {"time_s": metrics_of_epoch[0].time_s}
 
 
 def _values(rows: pd.DataFrame) -> dict[str, float]:
