@@ -23,6 +23,7 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.launch import local
 from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn.models import registry
+from gnnqlab.run import exported_run
 from gnnqlab.run import folder as files
 from gnnqlab.run.node_tables import embedding_table, prediction_table
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer, one_thread
@@ -133,6 +134,7 @@ def test_every_page_is_run() -> None:
         "links",
         "observer",
         "study",
+        "trackers",
     }
     assert {path.stem for path in HOW_TO.glob("*.md")} == tested
 
@@ -319,6 +321,27 @@ def test_study(read: Callable[[str], Read], monkeypatch: pytest.MonkeyPatch, tmp
     found = page.names["larger"].frame().groupby("system")["status"].first()
     assert found.to_dict() == {"vanilla": "finished", "adaqp, λ = 0.9": "not trained", "2 bits": "not trained"}
     assert all((tmp_path / name).exists() for name in ("first-study.csv", "first-study.html"))
+
+
+def test_trackers(read: Callable[..., Read], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    exported: list[str] = []
+
+    def export(run: gq.Run) -> Path:
+        return run.folder
+
+    def recorded(name: str) -> Callable[[gq.Run], Path]:
+        exported.append(name.removeprefix("run.export."))
+        return export
+
+    monkeypatch.setattr(exported_run, "attached", recorded)
+    monkeypatch.setattr(pd, "read_parquet", lambda folder: gq.Run(folder).records)
+
+    def launch(graph: Any, *, wait: bool, **settings: Any) -> gq.Run:
+        return train_here(gq.configure(graph, **{**settings, "system": "vanilla", "workers": 1}), tmp_path)
+
+    page = read("trackers", launch)
+    assert exported == list(exported_run.TOOLS)
+    assert len(page.names["records"]) == 4
 
 
 def test_links(read: Callable[..., Read], tmp_path: Path) -> None:

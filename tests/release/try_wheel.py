@@ -22,7 +22,10 @@ from pathlib import Path
 from tests.pages import ROOT, blocks
 from tests.slow_down import HANG_S
 
-NEEDED = {"own_graph": ["networkx", "pyarrow"]}
+NEEDED = {
+    "own_graph": ["networkx", "pyarrow"],
+    "trackers": ["tensorboard", "mlflow", "wandb", "trackio", "pyarrow"],
+}
 """Packages that a page imports in addition to the package."""
 LIMIT_S = HANG_S
 """Seconds after which a page hangs, however busy the machine is."""
