@@ -1,4 +1,4 @@
-"""``python -m docs.site``: build the site into ``build/docs/html``; warnings are errors."""
+"""``python -m docs.site``: build the site into ``build/docs/html``, and ``llms.txt``; warnings are errors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from docs.site.gather import ROOT, STATIC, sources, statics, write
+from docs.site.llms import llms_text
 
 __all__ = ["build", "main"]
 
@@ -38,6 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     said = parser.parse_args(arguments)
     status = build(said.folder, measure=said.measure)
     if status == 0:
+        (said.folder / "html" / "llms.txt").write_text(llms_text(".html"), encoding="utf-8")
+        (ROOT / "llms.txt").write_text(llms_text(), encoding="utf-8")
         print(f"documentation: {said.folder / 'html' / 'index.html'}")
     return status
 

@@ -18,6 +18,7 @@ import pytest
 import gnnqlab as gq
 from docs.site import notebooks, reference
 from docs.site.gather import errata_page
+from docs.site.llms import llms_text
 from gnnqlab.course.errata import ERRATA
 from tests.chromium import missing
 from tests.pages import ROOT
@@ -80,6 +81,16 @@ def test_every_public_name_and_erratum_has_its_place() -> None:
     assert reference.reference_of("gnnqlab.graph.graph.Graph") == "gq.Graph"
     assert reference.reference_of("gnnqlab.message.codecs.spikes.Spikes") == "gq.codecs.Spikes"
     assert reference.reference_of("gnnqlab.launch") == "gq.launch" and reference.reference_of("torch.Tensor") is None
+
+
+def test_llms_txt_is_current_and_lists_every_page() -> None:
+    kept = (ROOT / "llms.txt").read_text(encoding="utf-8")
+    assert kept == llms_text(), "make docs writes llms.txt again"
+    links = re.findall(r"^- \[.+\]\((.+)\): .+", kept, re.M)
+    assert len(links) == kept.count("\n- ") and all((ROOT / link).exists() for link in links)
+    assert {path.name for path in (ROOT / "docs" / "how_to").glob("*.md")} <= {Path(link).name for link in links}
+    assert "(docs/agents.html)" in llms_text(".html")
+    assert len((ROOT / "docs" / "agents.md").read_text(encoding="utf-8").splitlines()) <= 80
 
 
 @pytest.mark.parametrize("kind, kept", [("image/png", "AA==\n"), ("image/svg+xml", "\0")])
