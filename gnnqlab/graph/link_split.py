@@ -90,7 +90,7 @@ def split_links(graph: Graph, *, val: float = 0.05, test: float = 0.1, seed: int
     in_graph = ~no_loop  # (E,) bool; self loops stay
     in_graph[no_loop] = kinds[numbers] == TRAIN
     return LinkSplit(
-        graph=_with_edges(graph, in_graph, target),
+        graph=edge_subgraph(graph, in_graph, target),
         sources=torch.where(is_swapped, high, low),
         targets=torch.where(is_swapped, low, high),
         kinds=kinds,
@@ -99,8 +99,8 @@ def split_links(graph: Graph, *, val: float = 0.05, test: float = 0.1, seed: int
     )
 
 
-def _with_edges(graph: Graph, in_graph: Tensor, target: Tensor) -> Graph:
-    """Return a graph with a subset of its stored edges."""
+def edge_subgraph(graph: Graph, in_graph: Tensor, target: Tensor) -> Graph:
+    """Return a graph with the stored edges where ``in_graph`` is True; ``target`` is the destination of each edge."""
     indptr = torch.zeros(graph.num_nodes + 1, dtype=torch.int64)
     indptr[1:] = target[in_graph].bincount(minlength=graph.num_nodes).cumsum(0)
     weights = None if graph.edge_weights is None else graph.edge_weights[in_graph]

@@ -93,6 +93,11 @@ class MiniBatchTrainer:
                 f"mini-batches do not recompute activations in the backward pass, got recompute "
                 f"{settings.recompute!r}; choose 'none' and smaller batches"
             )
+        if settings.protocol != "transductive":
+            raise ValueError(
+                f"mini-batches sample neighbours from the whole graph, got protocol {settings.protocol!r}; choose "
+                "'transductive', or full-graph runs"
+            )
         network = build_model(model, rows.shape[1], graph.num_classes, seed=settings.seed)
         assert isinstance(network, ConvolutionStack)
         self.model: ConvolutionStack = network

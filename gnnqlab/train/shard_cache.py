@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = [
-    "HeldOutLinks", "find_shards", "held_out_links", "keep_graph", "own_links", "own_shard", "partitioner_library",
-    "prepare_shards", "require_cache",
+    "HeldOutLinks", "find_shards", "held_out_links", "is_first_on_machine", "keep_graph", "own_links", "own_shard",
+    "partitioner_library", "prepare_shards", "require_cache", "shards_on_machine",
 ]  # fmt: skip
 
 _READING = 2
@@ -124,7 +124,7 @@ def own_shard(
     before it is partitioned.
     """
     marker = run / _marker()
-    if int(os.environ.get("LOCAL_RANK", rank)) == 0:  # first worker of its machine
+    if is_first_on_machine(rank):
         folder, links = _find_cached(source, partitioner, workers, held) or _store(
             source, partitioner, workers, heartbeat.phase, held, expect
         )
@@ -137,6 +137,16 @@ def own_shard(
         folder = Path(json.loads(marker.read_text())["folder"])
     heartbeat.phase("load", limit_s=600.0)
     return load_shard(folder, partitioner, rank)
+
+
+def is_first_on_machine(rank: int) -> bool:
+    """Return True for the worker that loads and partitions the graph for the workers of its machine."""
+    return int(os.environ.get("LOCAL_RANK", rank)) == 0
+
+
+def shards_on_machine(run: Path) -> Path:
+    """Return the folder of the shards that this worker was given by :func:`own_shard`."""
+    return Path(json.loads((run / _marker()).read_text())["folder"])
 
 
 def prepare_shards(config: RunConfig, expect: Callable[[Graph], None]) -> None:
@@ -177,7 +187,7 @@ def own_links(run: Path, rank: int) -> LinkShare:
 
 def partitioner_library(run: Path) -> str | None:
     """Return the library that partitioned this run's graph, in this run or in an earlier one that cached the shards."""
-    return kept_library(Path(json.loads((run / _marker()).read_text())["folder"]))
+    return kept_library(shards_on_machine(run))
 
 
 def find_shards(run: Path) -> Path | None:

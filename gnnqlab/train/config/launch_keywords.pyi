@@ -32,6 +32,9 @@ class LaunchKeywords(TypedDict, total=False):
     """Epochs in which the learning rate grows linearly to ``lr``."""
     weight_decay: float
     """L2 penalty added to the gradient, as in ``torch.optim.Adam``; of ``adamw`` the decay of the weights."""
+    protocol: Literal["transductive", "inductive"]
+    """Graph of training: the whole one (``transductive``), or the subgraph induced by the training nodes
+    (``inductive``), as PipeGCN and BNS-GCN train Reddit and Yelp. Evaluation always uses the whole graph."""
     evaluate_every: int | None
     """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems
     with stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""

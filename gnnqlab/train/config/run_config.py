@@ -25,6 +25,8 @@ from gnnqlab.train.records.evaluation_pauses import usual_every
 
 __all__ = ["LaunchSettings", "RunConfig", "TrainSettings"]
 
+PROTOCOLS = ("transductive", "inductive")
+
 _FORMER_LEVELS = Former("keep_for_backward", {"all": "none", "sums": "selective", "nothing": "full"})
 
 
@@ -56,6 +58,9 @@ class TrainSettings:
     """Epochs in which the learning rate grows linearly to ``lr``."""
     weight_decay: Annotated[float, Range(0)] = 0.0
     """L2 penalty added to the gradient, as in ``torch.optim.Adam``; of ``adamw`` the decay of the weights."""
+    protocol: Annotated[str, OneOf(PROTOCOLS)] = "transductive"
+    """Graph of training: the whole one (``transductive``), or the subgraph induced by the training nodes
+    (``inductive``), as PipeGCN and BNS-GCN train Reddit and Yelp. Evaluation always uses the whole graph."""
     evaluate_every: Annotated[int | None, Range(0)] = None
     """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1; 10 for systems with
     stale embeddings, whose timings omit the epoch after an evaluation. A ``RunConfig`` holds the number."""
@@ -243,6 +248,7 @@ class RunConfig:
         self._check_recompute()
         self._check_entropy()
         self._check_links()
+        self._check_protocol()
         if refusal := self.system.compute.refuses_activation(self.model.activation):
             raise ValueError(refusal)
         if self.model.attends and (reason := self.system.exchange.refuses_attention(self.system)):
@@ -280,6 +286,15 @@ class RunConfig:
                 f"{self.system.name!r}; choose a system with an edge-cut, for instance vanilla or adaqp"
             )
 
+    def _check_protocol(self) -> None:
+        cuts = self.system.partition.cuts
+        if self.train.protocol == "inductive" and (self.task.task == "links" or cuts != "nodes"):
+            reason = "task 'links'" if self.task.task == "links" else f"a partition of {cuts}"
+            raise ValueError(
+                f"protocol 'inductive' needs task 'nodes' and one owner per node, as in an edge-cut, got {reason} with "
+                f"system {self.system.name!r}; choose protocol 'transductive'"
+            )
+
     def require_nodes(self, what: str, *, class_weights: bool = True) -> None:
         """Raise if the task is link prediction, for features that support node classification only.
 
@@ -294,6 +309,10 @@ class RunConfig:
             raise ValueError(
                 f"{what} has a loss without weights of classes, got class_weights {self.task.class_weights!r}; leave "
                 f"them out, or leave out {what}"
+            )
+        if self.train.protocol != "transductive":
+            raise ValueError(
+                f"{what} trains on the whole graph, got protocol {self.train.protocol!r}; choose 'transductive'"
             )
         if self.task.task != "nodes":
             raise ValueError(

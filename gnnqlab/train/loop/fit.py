@@ -24,6 +24,7 @@ from gnnqlab.train.checkpoints.state import CheckpointManager, cut_digest
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.control import Control
 from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.inductive import evaluate_on_whole_graph, own_training_shard
 from gnnqlab.train.link import HostTrafficCounter, Link
 from gnnqlab.train.loop.objective import Scores
 from gnnqlab.train.loop.phase_timer import PhaseTimer
@@ -97,8 +98,12 @@ def fit(
     pacer = link_pacer(link, rank, workers, folder)
     counting = Counting()
     control = Control(folder, rank, config.system, distributed=workers > 1)
+    is_inductive = settings.protocol == "inductive"
+    train_shard = shard
+    if is_inductive:
+        train_shard = own_training_shard(config.graph, rank=rank, workers=workers, run=folder, heartbeat=heartbeat)
     trainer = worker_trainer(
-        shard,
+        train_shard,
         placed_system,
         config.model,
         settings,
@@ -113,6 +118,8 @@ def fit(
         links=None if held_links is None else own_links(folder, rank),
         transports=transports,
     )
+    if is_inductive:
+        evaluate_on_whole_graph(trainer, shard, run=_identity(config), pacer=pacer, transports=transports)
     if watch is not None:
         watch(trainer)
     if rank == 0:
@@ -144,6 +151,7 @@ def fit(
     # Before any exchange: workers that hold different partitions would wait for each other's rows for ever.
     if workers > 1:
         _check_same_partition(shard)
+        _check_same_partition(train_shard)
     # Continue after the newest checkpoint, if there is one.
     keeper = CheckpointManager(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
     first_epoch, earlier_s = keeper.resume()

@@ -43,6 +43,7 @@ from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.link_prediction.decoder import attach_decoder
 from gnnqlab.train.link_prediction.objective import LinkObjective
 from gnnqlab.train.link_prediction.settings import TaskSettings
+from gnnqlab.train.loop.evaluation import Evaluation
 from gnnqlab.train.loop.gradient_check import GradientCheck
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.objective import Objective, Scores
@@ -53,7 +54,9 @@ from gnnqlab.train.loop.reduction import Facts, Reduction, Slots, make_reduction
 from gnnqlab.train.loop.scalar_reduction import ScalarReduction
 from gnnqlab.worker_context import WorkerContext
 
-__all__ = ["WorkerGroup", "Controller", "Trainer", "worker_components", "worker_context", "worker_trainer"]
+__all__ = [
+    "Controller", "Trainer", "WorkerGroup", "sends_headers", "worker_components", "worker_context", "worker_trainer",
+]  # fmt: skip
 
 
 class Controller(Protocol):
@@ -108,6 +111,7 @@ class Trainer:
         self.observers = graph.observers = observers or Observers()
         if not getattr(model, "takes_sparse_input", False):
             graph.densify_features()
+        self.evaluation = Evaluation(graph, objective)  # replaced under the inductive protocol
         slots = self._scalars.slots
         self.parameters = FlatParameters(self.model, num_facts=slots.count)
         if distributed:
@@ -220,16 +224,11 @@ class Trainer:
         for callback in self.adaptives.values():
             callback.close()
 
-    @torch.no_grad()
     def evaluate(self, epoch: int) -> Scores:
         """Return the scores of the current weights; embeddings are exchanged in float32."""
         self._evaluated = True
         with self.clock.open_inclusive("evaluate"):
-            self.model.eval()  # no dropout
-            graph = self.graph.open_pass(epoch, training=False)
-            logits = self.model(graph, self.graph.features)
-            self.model.train()
-            return self.objective.scores(logits, graph.next_aggregation(logits), distributed=self.distributed)
+            return self.evaluation.scores(self.model, epoch, distributed=self.distributed)
 
 
 @contextmanager
@@ -317,7 +316,7 @@ def worker_trainer(
     exact_transport = transports("direct", shard.rank, shard.workers)
     if pacer is not None:
         transport, exact_transport = Paced(transport, pacer), Paced(exact_transport, pacer)
-    number = run_number(run) if _with_headers(settings.verify_messages) else None  # None: messages without headers
+    number = run_number(run) if sends_headers(settings.verify_messages) else None  # None: messages without headers
     # The exchange between workers, composed from the parts of the system.
     exchange = join(
         system,
@@ -395,6 +394,7 @@ def worker_trainer(
     )
 
 
-def _with_headers(setting: str) -> bool:
+def sends_headers(setting: str) -> bool:
+    """Return True if messages have headers under this value of ``verify_messages``."""
     over_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
     return setting == "on" or (setting == "auto" and not over_nccl)
