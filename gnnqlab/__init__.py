@@ -80,6 +80,7 @@ _MODULES = {
     "exchanges": "gnnqlab.exchange.exchanges",
     "launch": "gnnqlab.launch",
     "models": "gnnqlab.nn.models",
+    "objectives": "gnnqlab.train.objectives",
     "partition": "gnnqlab.partition",
     "partitioners": "gnnqlab.partition.partitioners",
     "presets": "gnnqlab.train.config.presets",

@@ -51,6 +51,7 @@ from gnnqlab.run.run import runs as runs
 from gnnqlab.simulation.simulate import simulate as simulate
 from gnnqlab.study.study import Study as Study
 from gnnqlab.systems.system import System as System
+from gnnqlab.train import objectives as objectives
 from gnnqlab.train.config import presets as presets
 from gnnqlab.train.config.configure import configure as configure
 from gnnqlab.train.config.launch_keywords import LaunchKeywords as _LaunchKeywords

@@ -44,7 +44,7 @@ from gnnqlab.simulation.whole_graph import SmoothStack, build_network, exact_tra
 from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.own_objective import node_objective
 from gnnqlab.train.loop.phase_timer import PhaseTimer, include_parts
 from gnnqlab.train.loop.trainer import Trainer, worker_components, worker_context
 
@@ -217,10 +217,10 @@ class ThreadedWorkers:
         system: gives codec and bits; the schedule is synchronous, because no time is measured.
         bits: bit policy instead of the system's own.
         smooth: replace ReLU by GELU.
-        as_launched: use the system's codec, schedule and policies as built for a launched worker, which measurements
-            of memory need.
+        as_launched: use the codec, schedule and policies of a launched worker, which measurements of memory need.
         joined: all-reduce gradients and facts in every pass, and run adaptive components, like launched workers.
         observers: one for each worker; by default none.
+        objective: class of the user as ``module:Class``; by default cross-entropy.
 
     Raises:
         ValueError: if the settings do not support this number of workers.
@@ -239,6 +239,7 @@ class ThreadedWorkers:
         as_launched: bool = False,
         joined: bool = False,
         observers: Sequence[Observers] = (),
+        objective: str = "",
     ) -> None:
         settings.require_workers(cut.workers)
         self._mail = Mailbox(cut.workers)
@@ -294,7 +295,7 @@ class ThreadedWorkers:
             self.trainers.append(
                 Trainer(
                     view,
-                    label_objective(shard),
+                    node_objective(shard, own=objective),
                     network,
                     settings,
                     exchange=exchange,

@@ -13,7 +13,7 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.nn.message_passing import GraphPass, LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.own_objective import node_objective
 from gnnqlab.train.loop.trainer import Trainer
 
 __all__ = ["SmoothStack", "build_network", "exact_trainer"]
@@ -28,6 +28,7 @@ def exact_trainer(
     lr: float = TrainSettings.lr,
     products: Products = PLAIN,
     dense: bool = False,
+    objective: str = "",
 ) -> Trainer:
     """Create the trainer of a model on the whole graph in one process, with exact losses and gradients.
 
@@ -38,12 +39,16 @@ def exact_trainer(
         lr: of Adam.
         products: for another precision than float32.
         dense: convert sparse features to dense ones.
+        objective: class of the user as ``module:Class``; by default cross-entropy.
     """
     local_graph = LocalGraph(graph, seed=seed, products=products)
     if dense:
         local_graph.densify_features()
     return Trainer(
-        local_graph, label_objective(graph), build_network(model, graph, seed, smooth), TrainSettings(seed=seed, lr=lr)
+        local_graph,
+        node_objective(graph, own=objective),
+        build_network(model, graph, seed, smooth),
+        TrainSettings(seed=seed, lr=lr),
     )
 
 

@@ -61,6 +61,7 @@ def check_law(
     tolerance: float = 1e-5,
     seed: int = 0,
     edge_features: int = 0,
+    objective: str = "",
     **settings: Any,
 ) -> LawReport:
     """Check that the workers of a model compute the same losses, gradients and logits as one process.
@@ -80,6 +81,7 @@ def check_law(
         tolerance: largest difference, relative to the largest loss, gradient or logit of one process.
         seed: seed of graphs, cuts, weights and dropout.
         edge_features: number of features per edge, for a model that supports them.
+        objective: class of your own objective as ``module:Class``; by default cross-entropy.
         **settings: settings of the model; by default 3 layers of 16 with dropout 0.3, and 0.1 on the features.
 
     Returns:
@@ -106,7 +108,7 @@ def check_law(
         model_name = model if isinstance(model, str) else name
         _require_same_start(shape, model_name, seed, edge_features)
         graphs = cases(workers, seed=seed, edge_features=edge_features)
-        rows = [_compare_case(case, shape, model_name, tolerance, seed) for case in graphs]
+        rows = [_compare_case(case, shape, model_name, tolerance, seed, objective) for case in graphs]
     return LawReport(model=model_name, tolerance=tolerance, rows=tuple(rows))
 
 
@@ -130,14 +132,16 @@ def _require_same_start(shape: ModelSettings, model_name: str, seed: int, edge_f
             )
 
 
-def _compare_case(case: EdgeCase, shape: ModelSettings, model_name: str, tolerance: float, seed: int) -> dict[str, Any]:
+def _compare_case(
+    case: EdgeCase, shape: ModelSettings, model_name: str, tolerance: float, seed: int, objective: str
+) -> dict[str, Any]:
     """Compute the largest differences of one case, by kind."""
-    truth = _run_one_process(case, shape, seed)
+    truth = _run_one_process(case, shape, seed, objective)
     # Relative to the kind's largest value: a tensor of zeros has no relative error of its own.
     largest_values = {place: max(_size(value) for kind, _, value in truth if kind == place) for place in _PLACES}
     row: dict[str, Any] = {"workers": case.workers, "graph": case.description, **dict.fromkeys(_PLACES, 0.0)}
     with simulated_group(case.workers):  # so that a model that reads the number of workers computes as when launched
-        passes = _run_workers(case, shape, seed)
+        passes = _run_workers(case, shape, seed, objective)
     for (place, name, true_value), (_, _, worker_value) in zip(truth, passes, strict=True):
         difference = _size(worker_value - true_value) / (largest_values[place] or 1.0)  # absolute, if all values are 0
         if not difference <= tolerance:  # also true for NaN
@@ -157,8 +161,8 @@ def _size(value: Tensor) -> float:
     return float(value.abs().max()) if value.numel() else 0.0
 
 
-def _run_one_process(case: EdgeCase, shape: ModelSettings, seed: int) -> Passes:
-    trainer = exact_trainer(case.graph, shape, seed=seed)
+def _run_one_process(case: EdgeCase, shape: ModelSettings, seed: int, objective: str) -> Passes:
+    trainer = exact_trainer(case.graph, shape, seed=seed, objective=objective)
     passes: Passes = []
     for epoch in range(_EPOCHS):
         loss = trainer.gradients(epoch)
@@ -166,9 +170,9 @@ def _run_one_process(case: EdgeCase, shape: ModelSettings, seed: int) -> Passes:
     return [*passes, ("logits", "logits", _logits(trainer))]
 
 
-def _run_workers(case: EdgeCase, shape: ModelSettings, seed: int) -> Passes:
+def _run_workers(case: EdgeCase, shape: ModelSettings, seed: int, objective: str) -> Passes:
     train = TrainSettings(seed=seed)
-    threads = ThreadedWorkers(case.graph, case.cut, vanilla(), shape, train, as_launched=True)
+    threads = ThreadedWorkers(case.graph, case.cut, vanilla(), shape, train, as_launched=True, objective=objective)
     passes: Passes = []
     for epoch in range(_EPOCHS):
         passes += _name_tensors(

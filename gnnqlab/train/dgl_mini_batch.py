@@ -91,6 +91,9 @@ def unavailable_reason(config: RunConfig) -> str:
     for name in ("lr_schedule", "warmup_epochs", "max_gradient_norm", "patience"):
         if settings[name] != defaults[name]:
             return f"its training has no {name}, got {settings[name]!r}"
+    for name, setting in (("class_weights", config.task.class_weights), ("objective", config.task.objective)):
+        if setting:
+            return f"its loss has no {name}, got {setting!r}"
     return ""
 
 

@@ -91,7 +91,8 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         if config.launch.device == "cpu":
             system = config.system.on_hosts(config.launch.hosts or 1)
             cut = system.partition.cut(loaded, config.workers)
-            workers = ThreadedWorkers(loaded, cut, system, config.model, config.train, as_launched=True)
+            own = config.task.objective
+            workers = ThreadedWorkers(loaded, cut, system, config.model, config.train, as_launched=True, objective=own)
             run.losses += [workers.step(epoch) for epoch in range(EPOCHS)]
             assert all(0 < loss < 10 for loss in run.losses)
         return run
@@ -125,6 +126,7 @@ def test_every_page_is_run() -> None:
     tested = {
         "own_graph",
         "own_model",
+        "own_objective",
         "own_codec",
         "own_bits",
         "own_system",
@@ -237,6 +239,15 @@ def test_your_own_model(read: Callable[[str], Read], capsys: pytest.CaptureFixtu
     loss, gradients = workers.gradients(0)
     assert loss == pytest.approx(alone.gradients(0), rel=1e-5)
     torch.testing.assert_close(gradients, alone.parameters.gradients, rtol=1e-4, atol=1e-5)
+
+
+def test_your_own_objective(read: Callable[[str], Read], capsys: pytest.CaptureFixture[str]) -> None:
+    page = read("own_objective")
+    (run,) = page.runs
+    assert run.config.task.objective == "my_losses:Focal" and page.names["report"].max_difference < 1e-5
+    assert capsys.readouterr().out.startswith("gcn: workers agree with one process")
+    plain = gq.launch("sbm:200,3,6", workers=2, layers=2, hidden=16)
+    assert run.losses[0] < 0.7 * plain.losses[0], "the focal loss is (1 - p)^2 times the cross-entropy"
 
 
 def test_your_own_codec(read: Callable[[str], Read]) -> None:

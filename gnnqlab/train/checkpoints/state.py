@@ -36,8 +36,8 @@ _LIMIT_S = 600.0
 _OPTIMIZER = "optimizer/"
 """Prefix of the tensors that a user's optimizer makes."""
 _ADDED = {
-    "class_weights": "", "optimizer": "adam", "sgd_momentum": 0.0, "max_gradient_norm": None, "lr_schedule": "constant",
-    "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0, "protocol": "transductive",
+    "class_weights": "", "objective": "", "optimizer": "adam", "sgd_momentum": 0.0, "max_gradient_norm": None,
+    "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0, "protocol": "transductive",
 }  # fmt: skip
 """Settings that version 0.9 did not have, with the defaults for which a training is the same as there."""
 

@@ -75,6 +75,9 @@ class LaunchKeywords(TypedDict, total=False):
     class_weights: str
     """nodes: weights of the classes in the loss: ``balanced``, inversely to the number of training nodes of a
     class, or one number per class, separated by commas. Default: 1 for all."""
+    objective: str
+    """nodes: own loss and scores, a class as ``module:Class``, derived from ``gnnqlab.objectives.OneLabel`` or
+    ``ManyLabels``. Default: cross-entropy."""
     val_share: float
     """links: share of the edges held out for validation; message passing does not use them."""
     test_share: float

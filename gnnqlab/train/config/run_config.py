@@ -300,10 +300,10 @@ class RunConfig:
 
         Args:
             what: name of the feature in the error.
-            class_weights: False if the feature has a loss without weights of classes.
+            class_weights: False if the feature has a loss without weights of classes, the package's own.
 
         Raises:
-            ValueError: if the task is not ``nodes``, or has weights of classes that would be ignored.
+            ValueError: if the task is not ``nodes``, or has weights of classes or an objective that would be ignored.
         """
         if self.task.class_weights and not class_weights:
             raise ValueError(
@@ -313,6 +313,11 @@ class RunConfig:
         if self.train.protocol != "transductive":
             raise ValueError(
                 f"{what} trains on the whole graph, got protocol {self.train.protocol!r}; choose 'transductive'"
+            )
+        if self.task.objective and not class_weights:
+            raise ValueError(
+                f"{what} has the loss of the package, got objective {self.task.objective!r}; leave it out, or leave "
+                f"out {what}"
             )
         if self.task.task != "nodes":
             raise ValueError(

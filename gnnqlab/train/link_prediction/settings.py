@@ -11,6 +11,7 @@ from gnnqlab.former_names import accepts_former_names
 from gnnqlab.graph.graph import Graph
 from gnnqlab.settings import Former, OneOf, Range, check
 from gnnqlab.train.link_prediction.decoder import DECODERS
+from gnnqlab.train.loop.own_objective import importable_name, node_objective, objective_class
 
 __all__ = ["TASKS", "TaskSettings"]
 
@@ -20,13 +21,16 @@ TASKS = ("nodes", "links")
 @accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """Learning task and its settings; all but ``task`` and ``class_weights`` apply to task ``links``."""
+    """Learning task and its settings; all but ``task``, ``class_weights`` and ``objective`` apply to task ``links``."""
 
     task: Annotated[str, OneOf(TASKS)] = "nodes"
     """Learning task: classification of ``nodes``, or prediction of ``links`` (edges)."""
     class_weights: str = ""
     """nodes: weights of the classes in the loss: ``balanced``, inversely to the number of training nodes of a class, or
     one number per class, separated by commas. Default: 1 for all."""
+    objective: str = ""
+    """nodes: own loss and scores, a class as ``module:Class``, derived from ``gnnqlab.objectives.OneLabel`` or
+    ``ManyLabels``. Default: cross-entropy."""
     val_share: Annotated[float, Range(0, 1, open_high=True)] = 0.05
     """links: share of the edges held out for validation; message passing does not use them."""
     test_share: Annotated[float, Range(0, 1, open_high=True)] = 0.1
@@ -48,7 +52,17 @@ class TaskSettings:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.objective:
+            object.__setattr__(self, "objective", importable_name(self.objective))
+            objective_class(self.objective)
+        if self.objective and self.class_weights:
+            raise ValueError(
+                f"class_weights need the loss of the package, got {self.class_weights!r} with objective "
+                f"{self.objective!r}; leave one out, or weight the classes in the objective"
+            )
         if self.task == "links":
+            if self.objective:
+                raise ValueError(f"objective needs task 'nodes', got {self.objective!r} with 'links'; leave it out")
             if self.class_weights:
                 raise ValueError(
                     f"class_weights need task 'nodes', got {self.class_weights!r} with 'links'; leave it out"
@@ -63,7 +77,7 @@ class TaskSettings:
         changed_names = [
             f"{field.name} {getattr(self, field.name)!r}"
             for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default and field.name != "class_weights"
+            if getattr(self, field.name) != field.default and field.name not in ("class_weights", "objective")
         ]
         if changed_names:
             raise ValueError(
@@ -78,6 +92,8 @@ class TaskSettings:
         """
         if self.task == "nodes":
             graph.check_trainable()
+            if self.objective:
+                node_objective(graph, own=self.objective)  # raises
         elif graph.num_features == 0:
             raise ValueError(
                 f"training needs node features, graph {graph.name!r} has none; pass features= when you build the graph"

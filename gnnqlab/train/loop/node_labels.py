@@ -7,7 +7,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.distributed as dist
@@ -21,11 +21,64 @@ from gnnqlab.partition.shard import Shard
 from gnnqlab.train.loop.node_numbers import NodeNumbers
 from gnnqlab.train.loop.objective import Scores
 
-__all__ = ["ManyLabels", "NodeLabels", "OneLabel", "label_objective", "read_class_weights"]
+__all__ = [
+    "ManyLabels",
+    "NodeLabels",
+    "NodeTargets",
+    "OneLabel",
+    "label_objective",
+    "node_targets",
+    "read_class_weights",
+]
 
 
 _UNEQUAL = 4
 """Ratio of the largest to the smallest class from which accuracy alone hides the small classes."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeTargets:
+    """Labels and splits of the nodes that a worker owns, and counts of the whole graph."""
+
+    labels: Tensor
+    """Classes, int64 ``(N,)``; with several labels per node, uint8 ``(N, C)`` of zeros and ones; numbers to predict,
+    float32 ``(N, K)``."""
+    masks: tuple[Tensor, Tensor, Tensor]
+    """Training, validation and test nodes, bool ``(N,)``."""
+    train_rows: Tensor
+    """Training nodes of this worker, as rows of ``labels``, int64 ``(T,)``."""
+    global_train: int
+    """Training nodes of the whole graph; a loss divides by it."""
+    num_classes: int
+    """C, the columns of the model's output."""
+    class_counts: tuple[int, ...]
+    """Training nodes of each class in the whole graph; empty with several labels per node."""
+    multi_label: bool
+    """True if nodes have several labels."""
+
+
+def node_targets(part: Graph | Shard, device: torch.device | str = "cpu") -> NodeTargets:
+    """Return the targets of a whole graph or of one worker's shard.
+
+    Raises:
+        ValueError: if no training node is labelled.
+    """
+    train, val, test = (mask.to(device) for mask in (part.train_mask, part.val_mask, part.test_mask))
+    global_train = part.global_train if isinstance(part, Shard) else int(part.train_mask.sum())
+    if global_train == 0:
+        raise ValueError(
+            "training needs at least one labelled training node, this graph has none and can only be partitioned; "
+            "pass labels= and train_idx= to Graph.from_edges"
+        )
+    return NodeTargets(
+        labels=part.labels.to(device),
+        masks=(train, val, test),
+        train_rows=train.nonzero().flatten(),
+        global_train=global_train,
+        num_classes=part.num_classes,
+        class_counts=part.class_counts,
+        multi_label=part.multi_label,
+    )
 
 
 def label_objective(
@@ -41,36 +94,19 @@ def label_objective(
     Raises:
         ValueError: if no training node is labelled, or weights do not fit the classes.
     """
-    masks = tuple(mask.to(device) for mask in (part.train_mask, part.val_mask, part.test_mask))
-    global_train = part.global_train if isinstance(part, Shard) else int(part.train_mask.sum())
-    if global_train == 0:
-        raise ValueError(
-            "training needs at least one labelled training node, this graph has none and can only be partitioned; "
-            "pass labels= and train_idx= to Graph.from_edges"
-        )
-    common: dict[str, Any] = {
-        "labels": part.labels.to(device),
-        "masks": (masks[0], masks[1], masks[2]),
-        "train_rows": masks[0].nonzero().flatten(),  # (T,) int64: training nodes of this worker
-        "global_train": global_train,
-    }
-    if part.labels.is_floating_point():
+    targets = node_targets(part, device)
+    if targets.labels.is_floating_point():
         if class_weights:
             raise ValueError(f"class_weights need classes, got {class_weights!r} for numbers to predict; leave it out")
-        means = torch.tensor(part.target_means, dtype=torch.float64, device=device)
-        return NodeNumbers(targets=common.pop("labels"), means=means, **common)
-    counts = part.class_counts
-    weights = read_class_weights(class_weights, counts)
-    if part.multi_label:
-        return ManyLabels(**common)
-    present = [count for count in counts if count]
-    return OneLabel(
-        **common,
-        num_classes=part.num_classes,
-        further_scores=("macro_f1", "balanced_accuracy") if max(present) > _UNEQUAL * min(present) else (),
-        class_weights=None if weights is None else torch.tensor(weights, dtype=torch.float32, device=device),
-        total_weight=float(global_train) if weights is None else math.fsum(map(operator.mul, weights, counts)),
-    )
+        return NodeNumbers(
+            targets=targets.labels,
+            masks=targets.masks,
+            train_rows=targets.train_rows,
+            global_train=targets.global_train,
+            means=torch.tensor(part.target_means, dtype=torch.float64, device=device),
+        )
+    weights = read_class_weights(class_weights, targets.class_counts)
+    return ManyLabels(targets) if targets.multi_label else OneLabel(targets, class_weights=weights)
 
 
 def read_class_weights(text: str, counts: Sequence[int]) -> list[float] | None:
@@ -109,25 +145,35 @@ def read_class_weights(text: str, counts: Sequence[int]) -> list[float] | None:
     return weights
 
 
-@dataclass(frozen=True, eq=False)
 class NodeLabels(ABC):
-    """Targets of the nodes a worker owns, and global counts: the loss is a mean over *all* training nodes."""
+    """Loss and scores of the nodes a worker owns: the loss is a mean over *all* training nodes.
+
+    Args:
+        targets: of this worker.
+
+    Raises:
+        ValueError: if the nodes have one label and the objective needs several, or the reverse.
+    """
 
     score: ClassVar[str]
+    multi_label: ClassVar[bool]
+    """True if the objective is one of nodes with several labels."""
     channels: ClassVar[Sequence[Channel]] = ()
     """Empty: the loss of a node needs only its own logits."""
 
-    labels: Tensor
-    masks: tuple[Tensor, Tensor, Tensor]
-    """Training, validation and test nodes, bool ``(N,)``."""
-    train_rows: Tensor
-    global_train: int
-    further_scores: tuple[str, ...] = ()
+    def __init__(self, targets: NodeTargets) -> None:
+        if targets.multi_label != self.multi_label:
+            needed, found = ("several labels", "one label") if self.multi_label else ("one label", "several labels")
+            raise ValueError(f"{type(self).__name__} must have a graph with {needed} per node, got one with {found}")
+        self.targets = targets
+        self.labels, self.masks, self.train_rows = targets.labels, targets.masks, targets.train_rows
+        self.global_train = targets.global_train
+        self.further_scores: tuple[str, ...] = ()
 
     def loss(self, logits: Tensor, context: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss; shares add up to the loss."""
         # (N, C) -> (T, C) -> (); by the global count, or workers with few training nodes would weigh too much.
-        return self._total(logits[self.train_rows], self.labels[self.train_rows]) / self.global_train
+        return self.summed_loss(logits[self.train_rows], self.labels[self.train_rows]) / self.global_train
 
     def scores(self, logits: Tensor, context: AggregationContext | None = None, *, distributed: bool) -> Scores:
         """Return global scores; counts are summed over workers before they are divided."""
@@ -163,8 +209,15 @@ class NodeLabels(ABC):
         return numerator / denominator if hits + misses else float("nan")
 
     @abstractmethod
-    def _total(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the summed loss of some rows."""
+    def summed_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the sum of the losses of some training nodes, which may be none; an own objective overrides it.
+
+        A sum, not a mean, because each worker sums over its own training nodes; :meth:`loss` divides by all of them.
+
+        Args:
+            logits: output of the model for these nodes, float32 ``(T, C)``.
+            labels: their labels, ``(T,)``; with several labels per node ``(T, C)``.
+        """
 
     @abstractmethod
     def _hits(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -176,27 +229,47 @@ class NodeLabels(ABC):
         """Return numerator and denominator of the score."""
 
 
-@dataclass(frozen=True, eq=False)
 class OneLabel(NodeLabels):
     """Single-label classification: cross-entropy; the score is accuracy, in [0, 1].
 
     Where the largest class has more than four times the training nodes of the smallest, macro-F1 (mean over classes of
     ``2 TP / (2 TP + FP + FN)``) and balanced accuracy (mean over classes of the recall) are scores as well.
+
+    Args:
+        targets: of this worker.
+        class_weights: weight of each class in the loss; by default 1.
+
+    Example:
+        >>> class Smoothed(OneLabel):
+        ...     def summed_loss(self, logits, labels):
+        ...         return functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=0.1)
+        >>> from gnnqlab.graph.sources import load
+        >>> graph = load("sbm:60,3,6")
+        >>> float(Smoothed(node_targets(graph)).loss(torch.zeros(60, 3)))  # log 3
+        1.0986...
     """
 
     score = "accuracy"
-    num_classes: int = 0
-    class_weights: Tensor | None = None
-    """Weight of each class in the loss, float32 ``(C,)``."""
-    total_weight: float = 0.0
-    """Sum of the weights of all training nodes."""
+    multi_label = False
+
+    def __init__(self, targets: NodeTargets, *, class_weights: Sequence[float] | None = None) -> None:
+        super().__init__(targets)
+        present = [count for count in targets.class_counts if count]
+        self.num_classes = targets.num_classes
+        if present and max(present) > _UNEQUAL * min(present):
+            self.further_scores = ("macro_f1", "balanced_accuracy")
+        self._class_weights: Tensor | None = None  # float32 (C,)
+        self._total_weight = float(targets.global_train)
+        if class_weights is not None:
+            self._class_weights = torch.tensor(class_weights, dtype=torch.float32, device=targets.labels.device)
+            self._total_weight = math.fsum(map(operator.mul, class_weights, targets.class_counts))
 
     def loss(self, logits: Tensor, context: AggregationContext | None = None) -> Tensor:
         """Return this worker's share of the loss, a weighted mean over *all* training nodes."""
-        if self.class_weights is None:
+        if self._class_weights is None:
             return super().loss(logits, context)
         rows, labels = logits[self.train_rows], self.labels[self.train_rows]
-        return functional.cross_entropy(rows, labels, self.class_weights, reduction="sum") / self.total_weight
+        return functional.cross_entropy(rows, labels, self._class_weights, reduction="sum") / self._total_weight
 
     def _further_counts(self, logits: Tensor) -> Tensor:
         if not self.further_scores:
@@ -235,7 +308,8 @@ class OneLabel(NodeLabels):
             scores[f"{split}_balanced_accuracy"] = float(recall.mean()) if recall.numel() else float("nan")
         return scores
 
-    def _total(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def summed_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the summed cross-entropy."""
         return functional.cross_entropy(logits, labels, reduction="sum")
 
     def _hits(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -255,8 +329,10 @@ class ManyLabels(NodeLabels):
     """
 
     score = "f1_micro"
+    multi_label = True
 
-    def _total(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def summed_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the binary cross-entropy, summed over nodes and classes."""
         return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="sum")
 
     def _hits(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -45,9 +45,9 @@ from gnnqlab.train.link_prediction.objective import LinkObjective
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.evaluation import Evaluation
 from gnnqlab.train.loop.gradient_check import GradientCheck
-from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.objective import Objective, Scores
 from gnnqlab.train.loop.optimizers import make_optimizer
+from gnnqlab.train.loop.own_objective import node_objective
 from gnnqlab.train.loop.parameters import FlatParameters
 from gnnqlab.train.loop.phase_timer import PhaseTimer
 from gnnqlab.train.loop.reduction import Facts, Reduction, Slots, make_reduction
@@ -355,7 +355,7 @@ def worker_trainer(
     network = build_model(model, graph.features.shape[1], columns, seed=settings.seed, edge_features=edge_features)
     objective: Objective
     if links is None:
-        objective = label_objective(shard, device, class_weights=task.class_weights)
+        objective = node_objective(shard, device, class_weights=task.class_weights, own=task.objective)
     else:
         # The objective always uses embeddings of this epoch, in its own bit-width, independent of the system's schedule
         # and bit policy.
