@@ -56,6 +56,8 @@ class Options:
         from gnnqlab.systems.replaced import parts_in, replaced
         from gnnqlab.train.config.configure import configure
 
+        # Parts, objectives, optimizers and schedules may be named by a module of the working folder.
+        add_working_folder()
         run_settings = [*own_options(), *model_options(self.model)]
         system_option_names = {setting.option for setting in system_options(system)}
         # Options of other models are refused by `configure`; those that the system has too are the system's.
@@ -68,8 +70,6 @@ class Options:
             workers=self.workers,
             **{**settings, **values},
         )
-        if self.replace is not None:
-            add_working_folder()
         # All parts at once: a vertex-cut and its exchange are valid only together.
         parts = {} if self.replace is None else parts_in(self.replace)
         if self.partition is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import gnnqlab as gq
+from gnnqlab.cli.options import Options
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
@@ -212,6 +215,14 @@ def test_objective_where_it_would_be_ignored_is_refused() -> None:
     with pytest.raises(ValueError, match=r"gq.theory.check has the loss of the package, got objective"):
         gq.theory.check(config, repeats=2)
     assert "its loss has no objective" in unavailable_reason(config) or "DGL" in unavailable_reason(config)
+
+
+def test_the_command_line_finds_modules_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_smoothed.py").write_text(f"from {__name__} import Smoothed")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    options = Options(graph="sbm:60,3,6", option_texts={"objective": "my_smoothed.py:Smoothed"})
+    assert options.configure("vanilla").task.objective == "my_smoothed:Smoothed"
 
 
 def test_objective_is_stored_and_absent_ones_leave_the_digest_of_version_0_9() -> None:
