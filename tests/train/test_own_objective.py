@@ -175,7 +175,7 @@ def test_check_law_compares_an_own_objective() -> None:
         (Vector, r"must return one float in a tensor of shape \(\), got a tensor torch.float32 of shape \(60,\)"),
         (Number, r"must return one float in a tensor of shape \(\), got <class 'float'>"),
         (Constant, "must be differentiable, got one without a gradient"),
-        (OwnScore, "score of .* must be one of accuracy, f1_micro, auc, got 'recall'"),
+        (OwnScore, "score of .* must be one of accuracy, f1_micro, auc, r2, got 'recall'"),
         (OwnFurtherScore, "further_scores of .* must be among mrr, macro_f1, balanced_accuracy, got top5"),
         (Pair, "scores of .* must return Scores, got tuple"),
         (Partial, "got no further_scores, scores, train_counts; derive it from gnnqlab.objectives.OneLabel"),
