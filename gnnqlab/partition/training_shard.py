@@ -29,7 +29,7 @@ def training_edges(graph: Graph) -> Graph:
         >>> from gnnqlab.graph import Graph
         >>> path = Graph.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, labels=[0, 1, 0, 1], self_loops="remove")
         >>> training_edges(path.with_split([0, 1], [2], [3])).num_edges, path.num_edges
-        (1, 3)
+        (2, 6)
     """
     target = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)  # (E,)
     in_graph = graph.train_mask[target] & graph.train_mask[graph.indices.long()]  # (E,) bool
