@@ -94,11 +94,17 @@ def test_signal_to_the_command_line_sets_its_exit_status(tmp_path: Path) -> None
 
 def test_signal_to_a_waiting_script_ends_its_run_and_the_script(tmp_path: Path) -> None:
     run = launched(tmp_path)
-    # Not SIGHUP, which a program that nohup has started ignores.
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR2)).start()
+    number = signal.SIGUSR2  # not SIGHUP, which a program that nohup has started ignores
+
+    def send() -> None:
+        # Before run.wait() has its handlers, the signal would end this process.
+        wait_until(lambda: signal.getsignal(number) != signal.SIG_DFL, what="the handlers of run.wait()")
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
     with pytest.raises(RunInterrupted, match="interrupted by SIGUSR2 at epoch") as end:
         run.wait(timeout=HANG_S)
-    assert end.value.code == 128 + signal.SIGUSR2 and signal.getsignal(signal.SIGUSR2) == signal.SIG_DFL
+    assert end.value.code == 128 + number and signal.getsignal(number) == signal.SIG_DFL
     assert list(run.folder.glob("checkpoints/*"))
 
 
