@@ -147,3 +147,11 @@ def test_prices_in_a_table_come_back_as_predictions(tmp_path: Path) -> None:
 def test_wrong_targets_are_refused(make: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         make()
+
+
+def test_equal_targets_have_no_score() -> None:
+    graph = with_numbers(columns=1)
+    graph = graph._replace(labels=torch.where(graph.labels.isnan(), torch.nan, 2.0))
+    scores = label_objective(graph).scores(torch.zeros(60, 1), distributed=False)
+    assert scores.train != scores.train and scores.val != scores.val  # NaN, not an infinite score
+    assert scores.further_scores["test_mae"] == 2.0

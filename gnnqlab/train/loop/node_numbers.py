@@ -58,7 +58,8 @@ class NodeNumbers:
         ):
             # Sums of squares around the mean; the means of training keep both terms small.
             spread = squares - total.square() / count
-            r2.append(float((1 - squared_errors / spread).mean()))
+            # Equal targets have no spread to explain, hence no score.
+            r2.append(float(torch.where(spread > 0, 1 - squared_errors / spread, torch.nan).mean()))
             if split != "train":
                 further[f"{split}_mae"] = float((absolute_errors / count).mean())
                 further[f"{split}_mse"] = float((squared_errors / count).mean())

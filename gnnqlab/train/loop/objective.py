@@ -20,7 +20,7 @@ __all__ = ["Objective", "Scores"]
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """Score of an objective in [0, 1] for each split; NaN for an empty split."""
+    """Score of an objective for each split, in [0, 1], R² at most 1; NaN for an empty split."""
 
     train: float
     val: float
