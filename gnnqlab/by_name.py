@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["did_you_mean", "load", "module_of", "name_of"]
+__all__ = ["did_you_mean", "function_of", "load", "module_of", "name_of"]
 
 
 def load(name: str) -> Any:
@@ -29,6 +29,36 @@ def load(name: str) -> Any:
     """
     module, _, path = name.partition(":")
     return functools.reduce(getattr, path.split("."), importlib.import_module(module_of(module)))  # also Outer.Inner
+
+
+def function_of(setting: str, name: str, known: Iterable[str], arguments: str) -> Any:
+    """Return the user's function that a setting names as ``module:function``.
+
+    Args:
+        setting: its name, for errors.
+        name: value of the setting.
+        known: values that are no functions, for errors.
+        arguments: those of the function, for errors.
+
+    Raises:
+        ValueError: if there is no such function.
+
+    Example:
+        >>> function_of("lr_schedule", "math:pow", ["constant"], "(epoch, epochs)")(2, 3)
+        8.0
+    """
+    try:
+        if ":" not in name:
+            raise AttributeError("it is not one of them, and has no colon")
+        function = load(name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"{setting} must be one of {', '.join(known)}, or a function of {arguments} as module:function, got "
+            f"{name!r}: {error}"
+        ) from error
+    if not callable(function):
+        raise ValueError(f"{setting} must name a function of {arguments}, got {name!r}, a {type(function).__name__}")
+    return function
 
 
 def module_of(text: str) -> str:

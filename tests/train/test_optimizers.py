@@ -112,7 +112,10 @@ def test_state_is_restored_bit_for_bit(chosen: TrainSettings) -> None:
     ("chosen", "text"),
     [
         ({"optimizer": "rmsprop"}, "optimizer must be one of adam, adamw, sgd, or a function .*, got 'rmsprop'"),
-        ({"optimizer": "math:pi"}, "optimizer must name a function, got 'math:pi', a float"),
+        (
+            {"optimizer": "math:pi"},
+            "optimizer must name a function of .parameters, lr, weight_decay., got .math:pi., a float",
+        ),
         ({"sgd_momentum": 0.9}, "sgd_momentum needs optimizer 'sgd', got 0.9 with 'adam'"),
     ],
 )

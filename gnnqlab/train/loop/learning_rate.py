@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
-from gnnqlab.by_name import load
+from gnnqlab.by_name import function_of
 
 __all__ = ["SCHEDULES", "LearningRate", "schedule_function"]
 
@@ -113,17 +112,5 @@ def schedule_function(name: str) -> Callable[[int, int], float]:
     Raises:
         ValueError: if there is no such function.
     """
-    try:
-        if ":" not in name:
-            raise AttributeError("it is not one of them, and has no colon")
-        function: Any = load(name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"lr_schedule must be one of {', '.join(SCHEDULES)}, or a function of (epoch, epochs) as module:function, "
-            f"got {name!r}: {error}"
-        ) from error
-    if not callable(function):
-        raise ValueError(
-            f"lr_schedule must name a function of (epoch, epochs), got {name!r}, a {type(function).__name__}"
-        )
-    return function  # type: ignore[no-any-return]
+    function: Callable[[int, int], float] = function_of("lr_schedule", name, SCHEDULES, "(epoch, epochs)")
+    return function

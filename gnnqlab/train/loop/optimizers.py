@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.by_name import load
+from gnnqlab.by_name import function_of
 from gnnqlab.train.loop.learning_rate import LearningRate
 from gnnqlab.train.loop.parameters import FlatParameters
 
@@ -195,15 +195,4 @@ def optimizer_function(name: str) -> Any:
     Raises:
         ValueError: if there is no such function.
     """
-    try:
-        if ":" not in name:
-            raise AttributeError("it is not one of them, and has no colon")
-        function: Any = load(name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"optimizer must be one of {', '.join(OPTIMIZERS)}, or a function of (parameters, lr, weight_decay) as "
-            f"module:function, got {name!r}: {error}"
-        ) from error
-    if not callable(function):
-        raise ValueError(f"optimizer must name a function, got {name!r}, a {type(function).__name__}")
-    return function
+    return function_of("optimizer", name, OPTIMIZERS, "(parameters, lr, weight_decay)")
