@@ -90,7 +90,7 @@ def as_labels(labels: object, num_nodes: int, num_classes: int | None = None) ->
         return target.to(torch.uint8).contiguous(), target.shape[1]
     raise TypeError(
         "labels must be integers of shape (N,) with -1 for unlabelled nodes, or zeros and ones of "
-        f"shape (N, C), got {_describe(target)}"
+        f"shape (N, C), got {_describe(target)}; numbers to predict are targets="
     )
 
 

@@ -25,7 +25,7 @@ SPLIT = {f"{part}_idx": np.array([node]) for node, part in enumerate(("train", "
 
 @dataclass(frozen=True)
 class Place:
-    """What a case changes before its launch."""
+    """Changes of a case before its launch."""
 
     folder: Path
     patch: pytest.MonkeyPatch

@@ -54,7 +54,8 @@ class Layout:
     def sentence(self, columns: Sequence[str]) -> str:
         """Return the layout in words."""
         heading = "a heading" if self.has_heading else "no heading"
-        comments = f", {self.skipped} lines of comments skipped" if self.skipped else ""
+        lines = "1 line" if self.skipped == 1 else f"{self.skipped} lines"
+        comments = f", {lines} of comments skipped" if self.skipped else ""
         return f"columns separated by {_SEPARATORS[self.separator]}, {heading}{comments}: {', '.join(columns)}"
 
 
@@ -143,7 +144,7 @@ def detect_layout(
     Example:
         >>> layout = detect_layout(["# from to", "3 7", "7 12"], Path("web.txt"))
         >>> layout.skipped, layout.has_heading, layout.sentence(["column 1", "column 2"])
-        (1, False, 'columns separated by spaces, no heading, 1 lines of comments skipped: column 1, column 2')
+        (1, False, 'columns separated by spaces, no heading, 1 line of comments skipped: column 1, column 2')
     """
     skipped = 0
     while skipped < len(lines) and (not lines[skipped].strip() or lines[skipped].lstrip()[0] in "#%"):

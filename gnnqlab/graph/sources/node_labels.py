@@ -93,7 +93,7 @@ def _codes(column: Series, label: str, num_classes: int | None) -> tuple[np.ndar
     if is_fraction.any():
         raise ValueError(
             f"{label} is a class, which must be a whole number or a word, got {present[is_fraction][0]:g}; fractions "
-            "are numbers to predict, not classes"
+            "are numbers to predict, not classes: name the column with targets="
         )
     codes = np.where(is_missing, -1, np.nan_to_num(numbers)).astype(np.int64)
     values = np.unique(codes[codes >= 0])
