@@ -220,7 +220,7 @@ def test_a_run_that_is_stopped_has_a_model(tmp_path: Path) -> None:
     assert run.status == "stopped" and not (run.folder / "checkpoints").exists()
     epoch = read_model(run.folder).epoch
     recorded = run.records.query("rank == 0").set_index("epoch")
-    assert 3 <= epoch <= recorded.index.max()
+    assert epoch == recorded.val_score.idxmax()  # the first of equal ones
     assert score(run.predict(), graph, graph.test_mask) == pytest.approx(recorded.test_score[epoch], abs=1e-6)
 
 

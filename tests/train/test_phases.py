@@ -120,6 +120,7 @@ def _napping_trainer(graph, owner, rank, workers, napping):
     objective.loss = lambda logits, look: plain_loss(napping.around("loss", logits), look)
     objective.scores = napping.before("evaluate", trainer.objective.scores)
     trainer.objective = objective
+    trainer.evaluation = replace(trainer.evaluation, objective=objective)
     trainer.reduction.finish = napping.before("reduce", trainer.reduction.finish)
     trainer.optimizer.step = napping.before("optimizer", trainer.optimizer.step)
     transport = trainer.exchange.boundary.wires.transport
