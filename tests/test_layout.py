@@ -19,9 +19,9 @@ TREE = Tree(ROOT / "gnnqlab", DOORS)
 BENCHMARKS = Tree(ROOT / "benchmarks", ("benchmarks",))
 ROOMS = (
     "errors", "terminal", "attached", "atomic", "axis_part", "by_name", "settings", "former_names", "observe",
-    "callable_module", "worker_context", "adaptive", "theory", "kernels", "compute", "graph", "partition", "bits",
-    "message", "exchange", "nn", "systems", "train", "results", "run", "launch", "simulation", "testing", "study",
-    "tune", "lab.figures", "lab.training", "lab.listing", "lab.tuner", "cli", "course",
+    "callable_module", "worker_context", "plain_values", "adaptive", "theory", "kernels", "compute", "graph",
+    "partition", "bits", "message", "exchange", "nn", "systems", "train", "results", "run", "launch", "simulation",
+    "testing", "study", "tune", "lab.figures", "lab.training", "lab.listing", "lab.tuner", "cli", "course",
 )  # fmt: skip
 # Some packages open folders by name; the others call functions that a user, a launcher or `gnnqlab` names.
 IMPORT_BY_NAME = (

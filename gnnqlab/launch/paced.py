@@ -31,13 +31,12 @@ def pace(link: Link, rank: int, workers: int, *, at_once: int) -> int:
     Returns:
         Number of throttled connections.
     """
-    import torch.distributed as dist
+    from gnnqlab.plain_values import all_gather_values
 
     assert link.bytes_per_s is not None
     connections = _connections()
-    addresses_by_rank: list[list[Address]] = [[] for _ in range(workers)]
     # The remote address of a connection is the local one of its peer: so each connection is assigned to a rank.
-    dist.all_gather_object(addresses_by_rank, [address for address, _, _ in connections])
+    addresses_by_rank: list[list[Address]] = all_gather_values([address for address, _, _ in connections])
     owner = {address: peer_rank for peer_rank, addresses in enumerate(addresses_by_rank) for address in addresses}
     # The workers of a host share its link, and so do the connections on which one of them sends at the same time.
     rate = int(link.bytes_per_s / (workers // link.hosts) / max(at_once, 1))

@@ -15,11 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
-
 from gnnqlab.adaptive import Adaptive, State
 from gnnqlab.atomic import locked, write_text
 from gnnqlab.former_names import with_present_names
+from gnnqlab.plain_values import broadcast_value
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.system import System
@@ -193,9 +192,9 @@ class Control(Adaptive):
         Args:
             epoch: the epoch that has just ended.
         """
-        requests: list[Any] = [self._update, self._save_requested, self._stop_requested]
+        requests = self._update, self._save_requested, self._stop_requested
         if self._distributed:
-            dist.broadcast_object_list(requests, src=0)
+            requests = broadcast_value(requests)
         self._update = None
         update, self.checkpoint_now, self.stop_after_epoch = requests
         if update is None:

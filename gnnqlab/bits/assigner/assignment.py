@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.bits.row import ParamBytes, row_bytes
 from gnnqlab.bits.variance import Weighed
 from gnnqlab.partition.shard import Shard
+from gnnqlab.plain_values import all_gather_values
 from gnnqlab.theory.cost import LinkCost
 
 __all__ = ["JointAssignment", "Key", "ChannelTrace", "Weighing", "largest_sent", "traces_of"]
@@ -31,6 +32,11 @@ __all__ = ["JointAssignment", "Key", "ChannelTrace", "Weighing", "largest_sent",
 Key = tuple[int, str, int, int]
 """(layer, direction, sender, receiver)."""
 T = TypeVar("T")
+
+
+def _fields(record: _Summary | _Solved | Witnessed) -> tuple[Any, ...]:
+    """Return the fields of a record as a plain value, which is sent and makes the same record on the receiver."""
+    return tuple(getattr(record, field.name) for field in fields(record))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,10 +177,12 @@ class JointAssignment:
         start_s = time.thread_time()  # processor time of this thread, without waiting for peers
         groups, own_summaries = self._weigh(traces, settings)
         # Exchange sums, timings and machines in one collective, because each one waits for the slowest worker.
-        worker_facts = self._gather((own_summaries, witnessed, machine()))
-        summaries = {summary.key: summary for summaries, _, _ in worker_facts for summary in summaries}
+        summary_fields = [_fields(summary) for summary in own_summaries]
+        worker_facts = self._gather((summary_fields, *_fields(witnessed), machine()))
+        summaries = {fields[0]: _Summary(*fields) for facts in worker_facts for fields in facts[0]}
         # Refit and solve from the same inputs on all workers, so that all have the same cost model and solution.
-        links = self._refresh([record for _, record, _ in worker_facts], [name for _, _, name in worker_facts])
+        records = [Witnessed(*record) for _, *record, _ in worker_facts]
+        links = self._refresh(records, [name for *_, name in worker_facts])
         solutions = self._solve_all(summaries, settings)
         chosen_widths = {key: widths for solution in solutions for key, widths in solution.widths.items()}
         # Only senders have the order of their rows, so they send the bit-width of every row.
@@ -240,14 +248,14 @@ class JointAssignment:
     def _solve_all(self, summaries: Mapping[Key, _Summary], settings: Weighing) -> list[_Solved]:
         """Solve every problem, each on one worker; return all solutions, identical on every worker."""
         places = sorted({key[:2] for key in summaries})  # sorted: each problem has the same solver on all workers
-        own_solutions = {}
+        own_solutions: dict[Place, tuple[Any, ...]] = {}
         for index, place in enumerate(places):
             if index % self._shard.workers == self._shard.rank:  # problems are dealt out in turn
                 messages = [summary for key, summary in sorted(summaries.items()) if key[:2] == place]
-                own_solutions[place] = self._solve(place, messages, settings)
+                own_solutions[place] = _fields(self._solve(place, messages, settings))
         solutions: dict[Place, _Solved] = {}
         for part in self._gather(own_solutions):
-            solutions |= part
+            solutions |= {place: _Solved(*fields) for place, fields in part.items()}
         return [solutions[place] for place in places]
 
     def _solve(self, place: Place, messages: list[_Summary], settings: Weighing) -> _Solved:
@@ -301,11 +309,9 @@ class JointAssignment:
             table |= dict(zip(keys, inbox[peer].split([lengths[key] for key in keys]), strict=True))
         return table
 
-    def _gather(self, own_object: T) -> list[T]:
-        """Gather one object per worker, in rank order."""
-        objects: list[Any] = [None] * self._shard.workers
-        dist.all_gather_object(objects, own_object, group=self._group)
-        return objects
+    def _gather(self, own_value: T) -> list[T]:
+        """Gather one plain value per worker, in rank order."""
+        return all_gather_values(own_value, group=self._group)
 
     def _trade(self, vectors: list[Tensor], lengths: list[int]) -> list[Tensor]:
         """Send one vector to every worker and return the one from each, of the given lengths."""

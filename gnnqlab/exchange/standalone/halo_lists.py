@@ -7,11 +7,13 @@ raise the same error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from gnnqlab.plain_values import all_gather_values
 
 __all__ = ["Lists", "agree"]
 
@@ -69,9 +71,7 @@ def agree(
         own_lists = Lists(counts, tuple(receive), num_rows, ids is not None, seed, transport)
     all_lists = [own_lists]
     if workers > 1:
-        received_lists: list[Lists | None] = [None] * workers
-        dist.all_gather_object(received_lists, own_lists, group=group)
-        all_lists = [lists for lists in received_lists if lists is not None]
+        all_lists = [Lists(*fields) for fields in all_gather_values(astuple(own_lists), group=group)]
     # Every rank has all lists, so all raise the same error, that of the lowest rank.
     for lists_rank, lists in enumerate(all_lists):
         if lists.fault:

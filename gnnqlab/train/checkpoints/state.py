@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gnnqlab.former_names import with_former_names
+from gnnqlab.plain_values import all_gather_values, broadcast_value, gather_values
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.parts import PARTS, former_part
 from gnnqlab.train.checkpoints.checkpoint import Checkpoint, Checkpoints, newest_checkpoint
@@ -87,10 +88,7 @@ def cut_digest(shard: Shard) -> str:
     """Return a digest of the partition, from the row ids of all workers' shards; every worker must call this."""
     rows = hashlib.blake2b(shard.row_ids.numpy().tobytes(), digest_size=12).hexdigest()
     # In the order of ranks on every worker, so that all compute the same digest.
-    names: list[Any] = [rows]
-    if shard.workers > 1:
-        names = [None] * shard.workers
-        dist.all_gather_object(names, rows)
+    names = all_gather_values(rows) if shard.workers > 1 else [rows]
     return hashlib.blake2b("".join(names).encode(), digest_size=12).hexdigest()
 
 
@@ -127,19 +125,19 @@ def restore(
     Returns:
         The next epoch, and the facts.
     """
-    shared_state: list[Any] = [None]
+    shared_state = None
     if checkpoint is not None:
-        # Tensors of callbacks. The others are large: trained ones are broadcast below as tensors, not pickled, and the
-        # best weights stay on rank 0.
+        # Tensors of callbacks. The others are large: trained ones are broadcast below without a copy, and the best
+        # weights stay on rank 0.
         names = [name for name in checkpoint.tensors if name.partition("/")[0] in trainer.adaptives]
         names += [name for name in checkpoint.tensors if name.startswith(_OPTIMIZER)]
         small_tensors = {name: checkpoint.tensors[name] for name in names}
-        shared_state = [(checkpoint.epoch, checkpoint.facts, small_tensors)]
+        shared_state = (checkpoint.epoch, checkpoint.facts, small_tensors)
     if trainer.distributed:
-        dist.broadcast_object_list(shared_state, src=0)
-    if shared_state[0] is None:
+        shared_state = broadcast_value(shared_state)
+    if shared_state is None:
         return 0, {}
-    epoch, facts, small_tensors = shared_state[0]
+    epoch, facts, small_tensors = shared_state
     # In place, because parameters are views of the flat buffer; in one order, so that broadcasts match.
     for name, target in _trained_tensors(trainer).items():
         if checkpoint is not None:
@@ -169,11 +167,7 @@ def _trained_tensors(trainer: Trainer) -> dict[str, Tensor]:
 
 def _gather_on_rank0(own_tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of all workers on rank 0."""
-    is_rank0 = dist.get_rank() == 0
-    # gather_object() takes a list on the receiver, and None elsewhere.
-    parts: list[Any] | None = [None] * dist.get_world_size() if is_rank0 else None
-    dist.gather_object(own_tensors, parts, dst=0)
-    named = [item for part in parts or [] for item in sorted(part.items(), key=itemgetter(0))]
+    named = [item for part in gather_values(own_tensors) for item in sorted(part.items(), key=itemgetter(0))]
     if len(dict(named)) < len(named):
         names = [name for name, _ in named]
         repeated = sorted({name for name in names if names.count(name) > 1})
@@ -240,13 +234,13 @@ class CheckpointManager:
                 another partition.
         """
         checkpoint = newest_checkpoint(self._folder) if self._rank == 0 else None
-        verdict = [self._refusal(checkpoint), self._has_same_workers(checkpoint)]
+        verdict = self._refusal(checkpoint), self._has_same_workers(checkpoint)
         if self._trainer.distributed:  # only rank 0 has read the checkpoint; without it the others would wait
-            dist.broadcast_object_list(verdict, src=0)
+            verdict = broadcast_value(verdict)
         refusal, same_workers = verdict
         if refusal:
             raise RuntimeError(refusal)
-        epoch, facts = restore(self._trainer, checkpoint, same_workers=bool(same_workers))
+        epoch, facts = restore(self._trainer, checkpoint, same_workers=same_workers)
         self._best = BestEpoch(**facts.get("best_model", {}))
         if "learning_rate" in facts:  # absent in checkpoints of version 0.9
             self._trainer.optimizer.learning_rate.load(facts["learning_rate"])
