@@ -54,15 +54,11 @@ def torchrun_command(
     """
     if not 0 <= node_rank < nnodes:
         raise ValueError(f"node_rank must lie in [0, {nnodes}), got {node_rank}")
-    # The address of machine 0 is known; any other machine determines its own when the command runs.
-    own_address = address if node_rank == 0 else f'"$(python -m gnnqlab.launch.cluster {shlex.quote(interface)})"'
     return _line(
         config.to_json(),
         nnodes,
         node=str(node_rank),
-        is_host=str(int(node_rank == 0)),
         endpoint=f"{address}:{port}",
-        own_address=own_address,
         interface=interface,
         settings_text=shlex.quote(json.dumps(config.to_json(), separators=(",", ":"))),
         root=root,
@@ -98,9 +94,7 @@ def slurm_script(
         nnodes,
         # Variables of the shell, which each machine expands for itself.
         node='"$SLURM_NODEID"',
-        is_host='"$((SLURM_NODEID == 0))"',
         endpoint=f'"$GNNQLAB_HOST":{port}',
-        own_address=f'"$(python -m gnnqlab.launch.cluster {shlex.quote(interface)})"',
         interface=interface,
         settings_text='"$GNNQLAB_CONFIG"',
         root=root,
@@ -143,9 +137,7 @@ def _line(
     nnodes: int,
     *,
     node: str,
-    is_host: str,
     endpoint: str,
-    own_address: str,
     interface: str,
     settings_text: str,
     root: str,
@@ -173,8 +165,9 @@ def _line(
     parts += [
         f"python -m gnnqlab.launch.guard {options} {folder} --",
         f"python -m torch.distributed.run --nnodes={nnodes} --nproc-per-node={workers // nnodes} --max-restarts=0",
-        f"--rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id={run_id}",
-        f"--rdzv-conf=is_host={is_host},join_timeout={_JOIN_S} --local-addr={own_address} --log-dir={folder}/tmp",
+        # Static, because the elastic rendezvous unpickles what other machines write into its store.
+        f"--rdzv-backend=static --rdzv-endpoint={endpoint} --rdzv-id={run_id} --node-rank={node}",
+        f"--rdzv-conf=timeout={_JOIN_S} --log-dir={folder}/tmp",
         f"{' '.join(worker_arguments(launch, _WORKER_FILE))} {folder}",
     ]
     return " \\\n  ".join(parts)
