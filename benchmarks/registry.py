@@ -41,6 +41,7 @@ BENCHES = {
     "systems": "benchmarks.studies.systems",
     "tall": "benchmarks.kernels.tall",
     "tango": "benchmarks.studies.tango",
+    "tasks": "benchmarks.studies.tasks",
     "throughput": "benchmarks.studies.throughput",
     "tuner": "benchmarks.studies.tuner",
     "variance": "benchmarks.studies.variance",

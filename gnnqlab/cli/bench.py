@@ -37,7 +37,7 @@ class Bench:
     """epoch with a link, throughput: number of emulated hosts; default 2. predict: only configurations with this
     number."""
     workers: str | None = None
-    """epoch with a link, throughput, accuracy: numbers of workers, separated by commas; default 2,4 and 2 and 2.
+    """epoch with a link, throughput, accuracy, tasks: numbers of workers, separated by commas; default 2,4 and 2, 2, 2.
     predict: only configurations with this number. limits: default 1,2. minibatch: default 1,2,4. codecs with --seeds:
     default 8."""
     graph: str | None = None
@@ -67,18 +67,19 @@ class Bench:
     """memory: parts of the table, separated by commas: SAR's peaks and seconds compared with Vanilla's, predicted
     memory, live matrices, activations saved by layers; default: peaks,seconds,foreseen,live,kept. codecs without
     --seeds: errors of messages, their means by direction, gradients, messages that depend on earlier ones; default:
-    messages,means,gradients,late."""
+    messages,means,gradients,late. tasks: names of tasks; default all."""
     computes: str | None = None
     """precision: names of parts of the axis compute, separated by commas; default float32,bfloat16,int8."""
     epochs: int | None = None
     """epoch with a link, throughput: epochs of each run; default 120 and 12, at least 120 for systems that adapt during
     training. accuracy: default by model. compute: default 40. precision, systems: default 150. broadcasts: default 120.
     cdfgnn: default 100. codecs: default by graph. fanouts: default 60. exact, int8, tango: default 200. limits: default
-    15. memory: of runs with memory records; default 2. minibatch: of the trainings for scores; default 30."""
+    15. memory: of runs with memory records; default 2. minibatch: of the trainings for scores; default 30. tasks:
+    default 100."""
     seeds: int | None = None
     """epoch, with a link: number of seeds to compare the accuracies of Vanilla and AdaQP; default: none. codecs: of
     complete trainings, which are compared instead; default: none. accuracy, broadcasts, caches, cdfgnn, compute, int8,
-    minibatch, precision, tango: trainings of each contestant; default 5. fanouts: default 3."""
+    minibatch, precision, tango, tasks: trainings of each contestant; default 5. fanouts: default 3."""
     first_seed: int | None = None
     """epoch with a link, accuracy, broadcasts, caches, cdfgnn, codecs, compute, int8, minibatch, precision, systems,
     tango: seed of the first of these trainings; default 0."""
