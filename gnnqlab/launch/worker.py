@@ -147,7 +147,9 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     _join(launch["backend"], device, timeout, _store_from_outside(link, rank, workers, timeout))
     if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
         from gnnqlab.launch.same_folder import check_same_folder
+        from gnnqlab.launch.same_versions import check_same_versions
 
+        check_same_versions()
         check_same_folder(folder, rank, workers)
     if link.kind == "paced":
         from gnnqlab.launch.paced import pace

@@ -19,6 +19,7 @@ from gnnqlab.run.status_text import RateMeter, describe_activity
 from gnnqlab.train.config.config_file import find_unimported_modules, read_config
 from gnnqlab.train.loop.scores import FURTHER_SCORES, SCORES, read_further_score_names, read_score_name
 from gnnqlab.train.records.json_lines import JsonLinesTail, last_line, lines_at, spread_lines
+from gnnqlab.train.records.slow_worker import COMPUTING, find_slow_worker
 
 __all__ = ["AGES", "DIRECTIONS", "SENT_COLUMNS", "GrowingColumns", "LiveModel", "Traffic"]
 
@@ -314,14 +315,19 @@ class LiveModel:
             words.append(f"validation {100 * known_scores[-1]:.1f} %")
         if self.status.activity:
             words.insert(3, self.status.activity)
-        if self.status.cause:
-            words.append(self.status.cause)
+        if self.status.cause or self.trouble:
+            words.append(self.status.cause or self.trouble)
         return " · ".join(words)
 
     @property
     def trouble(self) -> str:
-        """Cause of a failure or delay; empty if there is none."""
-        return self.status.cause if self.status.state != "stopped" else ""
+        """Cause of a failure or delay, or a worker slower than the others; empty if there is none."""
+        if self.status.cause or self._is_previewed:
+            return self.status.cause if self.status.state != "stopped" else ""
+        count = min(map(len, self.records))
+        computing = [sum(records[column][:count] for column in COMPUTING) for records in self.records]
+        slow_worker = find_slow_worker(np.array(computing))
+        return "" if slow_worker is None else slow_worker.text
 
     @property
     def ages(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:

@@ -24,6 +24,7 @@ from gnnqlab.lab.training.comparison_table import (
 from gnnqlab.lab.training.report_figures import ReportFigures
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, origin_html, take
 from gnnqlab.train.loop.scores import further_test_scores, get_test_score, score_label
+from gnnqlab.train.records.slow_worker import computing_seconds, find_slow_worker
 
 __all__ = ["export", "write_report"]
 
@@ -168,6 +169,7 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
     best_score = _percent(_number(summary.get("best_val")))
     total = f"of training, median epoch {_seconds(summary.get('epoch_s'))}"
     to_target = seconds_to(run.records, target)
+    slow = find_slow_worker(computing_seconds(run.records))
     return [
         ("Total", _seconds(summary.get("train_s")), total),
         *(
@@ -185,6 +187,7 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
             for label, value in further_test_scores(summary).items()
         ),
         ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "per epoch, all workers"),
+        *([("Slow worker", f"rank {slow.rank}", slow.text)] if slow is not None else []),
     ]
 
 

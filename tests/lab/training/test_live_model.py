@@ -141,3 +141,20 @@ def test_numbers_of_growing_records_survive_growth() -> None:
     for begin in range(0, 1000, 7):
         growing.add({"epoch": epoch, "loss": epoch / 2} for epoch in range(begin, min(begin + 7, 1000)))
     assert growing["epoch"].tolist() == list(range(1000)) and np.isnan(growing["val_score"]).all()
+
+
+def test_slow_worker_is_named_while_a_run_trains_and_after_it(make: Callable[..., Folder]) -> None:
+    folder = make()  # rank 1 computes twice as long as rank 0
+    model = folder.read(range(12))
+    assert model.trouble == "", "too few epochs"
+    folder.write(range(12, 20))
+    model.poll()
+    text = "rank 1 computes 2.0 times as long as the median of the others"
+    assert model.trouble == text and text in model.sentence
+    folder.state("stopped")
+    model.poll()
+    assert model.trouble == text
+    append_event(folder.path, "slow", text="rank 0 computes for 40 s")
+    folder.state("running")
+    model.poll()
+    assert model.trouble == "rank 0 computes for 40 s", "a delay of this moment comes first"

@@ -190,6 +190,15 @@ def test_one_worker_one_run(tmp_path: Path) -> None:
     assert "Bytes from worker to worker" not in text.split("<script")[0]
 
 
+def test_a_slow_worker_is_among_the_facts_of_a_run(tmp_path: Path) -> None:
+    run = make_run(workers=3, epochs=30)
+    assert "Slow worker" not in report(tmp_path, run)
+    is_slow = (run.records["rank"] == 2) & (run.records["epoch"] >= 15)
+    run.records.loc[is_slow, "dense_s"] *= 20
+    text = report(tmp_path, run)
+    assert re.search(r"Slow worker.*rank 2.*times as long as the median of the others since epoch 15", text, re.DOTALL)
+
+
 def test_a_recorded_timeline_is_shown_with_its_words(tmp_path: Path) -> None:
     runs = [make_run(epochs=3), make_run("adaqp", bits=4, epochs=3), make_run("fixed-bits", bits=2, epochs=3)]
     # A worker waits for 10 ms, or for the rest of them after 4 ms of central rows; the second ends 1 ms after the
