@@ -1,4 +1,4 @@
-"""Tasks of nodes beside the same GCN in plain PyTorch: scores of both, over the same seeds.
+"""Tasks of nodes compared with the same GCN in plain PyTorch: scores of both, over the same seeds.
 
 Each task trains with two workers and exact messages (Vanilla), and once more in one process with ``torch.sparse``,
 ``torch.optim.Adam`` and an objective of PyTorch. Weights and dropout are drawn independently, so scores are compared

@@ -12,13 +12,17 @@ __all__ = ["check_same_versions"]
 
 
 def check_same_versions() -> None:
-    """Raise if workers run different versions, whose messages or random numbers may differ; every worker must call this.
+    """Raise if workers have different versions, whose messages or random numbers may differ.
+
+    Every worker must call this.
 
     Raises:
         RuntimeError: on every worker, with the versions and the machines that have them.
     """
     packages = {name: importlib.metadata.version(name) for name in ("gnnqlab", "torch")}
-    found = all_gather_values((socket.gethostname(), {**packages, "Python": platform.python_version()}))
+    found = all_gather_values(
+        (socket.gethostname(), {**packages, "Python": ".".join(platform.python_version_tuple()[:2])})
+    )
     for package in found[0][1]:
         hosts_by_version: dict[str, set[str]] = {}
         for host, versions in found:

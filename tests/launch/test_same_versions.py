@@ -18,11 +18,11 @@ def _error(rank: int, workers: int, versions: dict[int, str], package: str) -> s
     def version(name: str) -> str:
         return wrong if wrong is not None and name == package else plain(name)
 
-    python = wrong if wrong is not None and package == "Python" else platform.python_version()
+    python = ("0", "1", "9") if wrong is not None and package == "Python" else ("3", "11", str(rank))
     with (
         mock.patch.object(socket, "gethostname", lambda: f"node{rank // 2}"),
         mock.patch.object(importlib.metadata, "version", version),
-        mock.patch.object(platform, "python_version", lambda: python),
+        mock.patch.object(platform, "python_version_tuple", lambda: python),
     ):
         try:
             check_same_versions()
@@ -31,7 +31,7 @@ def _error(rank: int, workers: int, versions: dict[int, str], package: str) -> s
     return ""
 
 
-def test_equal_versions_pass() -> None:
+def test_equal_versions_pass_whatever_the_last_number_of_python_is() -> None:
     assert run_ranks(_error, 2, {}, "torch") == ["", ""]
 
 
