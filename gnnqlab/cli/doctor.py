@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from gnnqlab.launch.open_files import min_open_files
+from gnnqlab.launch.process_limit import free_threads, min_threads
 from gnnqlab.train.processors import cpu_quota, requested_threads, usable_processors
 
 __all__ = ["examine"]
@@ -20,7 +21,16 @@ __all__ = ["examine"]
 def examine() -> list[dict[str, Any]]:
     """Return rows ``{"check", "found", "ok", "way_out"}``; ``ok`` is ``yes``, ``no`` or ``optional``."""
     # Software first, then the machine.
-    limits = [_cores(), *_threads(), _memory(), _shared_memory(), _open_files(), _interfaces(), _folders()]
+    limits = [
+        _cores(),
+        *_threads(),
+        _memory(),
+        _shared_memory(),
+        _open_files(),
+        _processes(),
+        _interfaces(),
+        _folders(),
+    ]
     machine = [*_devices(), *limits, _browser(), _hosts()]
     return [_python(), *_packages(), _metis(), *_kernels(), *_compilers(), *machine]
 
@@ -150,6 +160,13 @@ def _open_files() -> dict[str, Any]:
     most = hard if isinstance(hard, int) else sys.maxsize
     way_out = f"a run of 8 workers needs {min_open_files(8)}; raise it (ulimit -n)"
     return _check("open files", f"{soft}, raised up to {hard}", most >= min_open_files(8), way_out)
+
+
+def _processes() -> dict[str, Any]:
+    free, least = free_threads(), min_threads(8)
+    result = "no limit" if free is None else f"{free} more"
+    way_out = f"a run of 8 workers needs {least}; raise the limit (ulimit -u, docker run --pids-limit)"
+    return _check("processes and threads", result, free is None or free >= least, way_out)
 
 
 def _interfaces() -> dict[str, Any]:

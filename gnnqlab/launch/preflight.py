@@ -9,6 +9,7 @@ from gnnqlab.errors import LaunchRefused
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.graph import Graph
 from gnnqlab.launch.open_files import require_open_files
+from gnnqlab.launch.process_limit import require_threads
 from gnnqlab.run import folder as files
 from gnnqlab.train.config.edges import require_edges
 from gnnqlab.train.config.run_config import RunConfig
@@ -32,6 +33,7 @@ def check_machine(config: RunConfig, root: Path | str | None = None) -> None:
     """
     requested_threads(os.environ)
     require_open_files(config.workers)
+    require_threads(config.workers)
     require_writable(
         files.default_root() if root is None else Path(root).absolute(),
         purpose="the folder of a run",

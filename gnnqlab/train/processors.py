@@ -10,7 +10,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["ORIGIN", "REQUESTED", "cpu_quota", "requested_threads", "threads_per_worker", "usable_processors"]
+__all__ = [
+    "ORIGIN", "REQUESTED", "cpu_quota", "group_folders", "requested_threads", "threads_per_worker", "usable_processors",
+]  # fmt: skip
 
 REQUESTED = "GNNQLAB_REQUESTED_THREADS"
 """Environment variable of a worker: the user's OMP_NUM_THREADS, empty if not set; torchrun sets its own default."""
@@ -27,14 +29,24 @@ def cpu_quota(groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> float |
         membership: file with the groups of this process, as in ``/proc/self/cgroup``.
     """
     folders = [
-        folder for root in (groups, groups / "cpu", groups / "cpu,cpuacct") for folder in _upwards(root, membership)
+        folder
+        for root in (groups, groups / "cpu", groups / "cpu,cpuacct")
+        for folder in group_folders(root, membership, "cpu")
     ]
     quotas = [quota for folder in folders if (quota := _quota(folder)) is not None]
     return min(quotas, default=None)
 
 
-def _upwards(root: Path, membership: Path) -> Iterator[Path]:
-    """Yield the root of a hierarchy and the folders of this process's group below it; each may have a limit."""
+def group_folders(root: Path, membership: Path, controller: str) -> Iterator[Path]:
+    """Yield the root of a hierarchy of control groups and the folders of this process's group below it.
+
+    Each may have a limit.
+
+    Args:
+        root: folder of the hierarchy.
+        membership: as for :func:`cpu_quota`.
+        controller: kind of limit, ``cpu`` or ``pids``.
+    """
     yield root
     try:
         lines = os.fsdecode(membership.read_bytes()).splitlines()
@@ -43,7 +55,7 @@ def _upwards(root: Path, membership: Path) -> Iterator[Path]:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         # Version 2 has no controllers in its line. In a container the path may be one of the machine, absent here.
-        if not controllers or "cpu" in controllers.split(","):
+        if not controllers or controller in controllers.split(","):
             group = root / path.lstrip("/")
             yield from (folder for folder in (group, *group.parents) if folder != root and root in folder.parents)
 
