@@ -106,7 +106,7 @@ def _edges(graph: Graph) -> tuple[Tensor, Tensor]:
 TASKS = {
     "classes": Task("cora", {}, lambda graph: nn.CrossEntropyLoss(), _accuracy, "accuracy"),
     "balanced classes": Task(
-        "tolokers",
+        "amazon_computers",
         {"class_weights": "balanced"},
         _balanced_loss,
         _balanced_accuracy,
