@@ -5,6 +5,7 @@ import signal
 __all__ = [
     "LaunchRefused",
     "LawBroken",
+    "MissingMessage",
     "NonFiniteMessage",
     "NonFiniteRow",
     "ObserverFailed",
@@ -31,6 +32,21 @@ class LawBroken(AssertionError):
             "get neighbours through g only (aggregate, convolve, attend, extend), use g.dropout for dropout, and "
             "initialise weights from the seed only"
         )
+
+
+class MissingMessage(RuntimeError):
+    """Error of a message that was not received: the sender has not posted it in time, or its process has ended.
+
+    Args:
+        peer: rank of the sender, within its process group.
+        reason: text of the backend.
+    """
+
+    def __init__(self, peer: int, reason: str) -> None:
+        self.peer = peer
+        self.is_late = "timed out" in reason.lower()
+        """True if the time limit of the process group has ended; False if the connection has."""
+        super().__init__(reason)
 
 
 class NonFiniteRow(ValueError):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from gnnqlab.errors import NonFiniteMessage, UnexpectedMessage
+from gnnqlab.errors import MissingMessage, NonFiniteMessage, UnexpectedMessage
 from gnnqlab.exchange import HaloPlan, exchange_rows
 from gnnqlab.message import Float32, Rotated, Stochastic
+from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.transport.header import SIZE
+from gnnqlab.message.transport.transport import _await_next
+from tests.cases import each
 from tests.ranks import run_ranks
 
 NONE = torch.empty(0, dtype=torch.int64)
@@ -290,3 +294,88 @@ def refused(rank, workers):
 
 def test_lists_rows_and_settings_that_do_not_fit_are_refused_on_every_rank():
     assert run_ranks(refused, 2) == [True, True]
+
+
+def energy(x, halo, weight):
+    """Return an energy of own rows that depends on all rows, non-linearly in both."""
+    return torch.tanh((x[:, None] * torch.cat([x, halo])[None]) @ weight).sum()
+
+
+def force_loss(rank, workers):
+    """Return the loss on forces, and its gradients of rows and weights, summed over ranks by the caller."""
+    plan, x = plan_of(rank, workers), rows_of(rank, 3).requires_grad_()
+    weight = torch.linspace(-1, 1, 9).view(3, 3).requires_grad_()
+    first = exchange_rows(x, plan)
+    # A second exchange of rows that depend on the first one.
+    second = exchange_rows(torch.tanh(x @ weight + first.sum()), plan, layer=1)
+    forces = torch.autograd.grad(energy(x, first, weight) + second.square().sum(), x, create_graph=True)[0]
+    forces.square().sum().backward()
+    return x.grad, weight.grad
+
+
+def test_gradients_of_gradients_are_those_of_one_process():
+    results = run_ranks(force_loss, 3)
+    joined = torch.cat([rows_of(rank, 3) for rank in range(3)]).requires_grad_()
+    weight = torch.linspace(-1, 1, 9).view(3, 3).requires_grad_()
+    ends = [sum(ROWS[:rank]) for rank in range(4)]
+    own = [joined[ends[rank] : ends[rank + 1]] for rank in range(3)]
+    first = [joined[places(rank, 3)] for rank in range(3)]
+    inner = torch.cat([torch.tanh(own[rank] @ weight + first[rank].sum()) for rank in range(3)])
+    total = sum(energy(own[rank], first[rank], weight) + inner[places(rank, 3)].square().sum() for rank in range(3))
+    torch.autograd.grad(total, joined, create_graph=True)[0].square().sum().backward()
+    found = torch.cat([rows for rows, _ in results])
+    assert torch.allclose(found, joined.grad, rtol=1e-4, atol=1e-4 * joined.grad.abs().max().item())
+    found_weight = torch.stack([gradient for _, gradient in results]).sum(0)
+    assert torch.allclose(found_weight, weight.grad, rtol=1e-4, atol=1e-4 * weight.grad.abs().max().item())
+
+
+def compiled(rank, workers):
+    """Return eager and compiled results of a layer, in several epochs and with two plans of equal sizes."""
+    weight = torch.linspace(-1, 1, 16).view(4, 4)
+
+    def layer(x, plan, epoch):
+        rows = exchange_rows(torch.tanh(x @ weight), plan, bits=(4, 8), epoch=epoch)
+        return torch.cat([x, rows]).square().sum()
+
+    fast, results = torch.compile(layer, fullgraph=True, backend="aot_eager"), []
+    for seed in (3, 4):  # plans that differ in their noise only
+        plan = plan_of(rank, workers, seed=seed)
+        for epoch in range(3):
+            for function in (layer, fast):
+                x = rows_of(rank, 4).requires_grad_()
+                function(x, plan, epoch).backward()
+                results.append(x.grad)
+    return results
+
+
+@pytest.mark.slow
+def test_compiled_layers_have_no_graph_break_and_the_same_numbers():
+    by_rank = run_ranks(compiled, 2)
+    for results in by_rank:
+        for eager, fast in zip(results[::2], results[1::2], strict=True):
+            assert torch.allclose(eager, fast, atol=1e-6)
+    results = by_rank[0]
+    assert not torch.allclose(results[1], results[3]), "another epoch has other noise"
+    assert not torch.allclose(results[1], results[7]), "another plan has another seed"
+
+
+class BrokenWork:
+    """A receive of a backend that fails."""
+
+    def __init__(self, reason):
+        self.reason = reason
+
+    def wait(self):
+        raise RuntimeError(self.reason)
+
+
+@each("reason", ["[unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation", "Connection closed by peer"])
+def test_rank_that_does_not_call_it_is_named(reason):
+    plan = HaloPlan([NONE], [0], num_rows=5)
+    lost = mock.Mock(decode=lambda: _await_next(iter([BrokenWork(reason)]), 1))
+    with mock.patch.object(Channel, "post", lambda *args, **kwargs: lost), pytest.raises(RuntimeError) as caught:
+        exchange_rows(torch.ones(5, 3), plan, epoch=7, layer=2)
+    text = str(caught.value)
+    assert "got no forward message of rank 1" in text and "(epoch 7, layer 2)" in text and reason not in text
+    assert ("within the time limit" in text) == ("Timed out" in reason)
+    assert "equally often on all ranks" in text and isinstance(caught.value.__cause__, MissingMessage)

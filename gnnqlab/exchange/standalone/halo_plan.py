@@ -6,6 +6,7 @@ Letters: N local rows, H received rows, P ranks of the group.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Sequence
 
 import torch
@@ -16,15 +17,20 @@ from gnnqlab.bits.policy import Fixed
 from gnnqlab.bits.row import EXACT
 from gnnqlab.exchange.standalone.halo_lists import Lists, agree
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.codecs.codec import Codec, Float32
+from gnnqlab.message.codecs.codec import Codec, Float32, Stochastic
+from gnnqlab.message.direction import ByDirection
 from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.message.transport.header import run_number
 from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.partition.plan import Plan, Route
 
-__all__ = ["HaloPlan"]
+__all__ = ["PLANS", "HaloPlan"]
+
+PLANS: weakref.WeakValueDictionary[int, HaloPlan] = weakref.WeakValueDictionary()
+"""Plans of this process by number: an operator of PyTorch takes numbers, but no objects."""
 
 _BACKENDS = ("gloo", "nccl")
+_NUMBERS = itertools.count()
 
 
 class HaloPlan:
@@ -91,6 +97,17 @@ class HaloPlan:
         self._firsts = [0, *itertools.accumulate(receive)]  # first received row of each rank, in rank order
         self._plans: dict[tuple[str, torch.device], Plan] = {}
         self._channels: dict[tuple[ExchangeKey, Codec, int, torch.device], Channel] = {}
+        self.codecs: list[Codec | ByDirection] = [Stochastic()]
+        """Codecs of its exchanges, in the order of their first use."""
+        self.number = next(_NUMBERS)
+        """Key in ``PLANS``."""
+        PLANS[self.number] = self
+
+    def number_of(self, codecs: Codec | ByDirection) -> int:
+        """Return the position of a codec, or a pair of them, in :attr:`codecs`; a new one is added."""
+        if codecs not in self.codecs:
+            self.codecs.append(codecs)
+        return self.codecs.index(codecs)
 
     @property
     def halo_ids(self) -> Tensor:

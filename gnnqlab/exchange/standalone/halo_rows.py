@@ -6,15 +6,15 @@ Letters: N local rows, H received rows, D columns.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gnnqlab.bits.row import EXACT
-from gnnqlab.exchange.standalone.halo_plan import HaloPlan
+from gnnqlab.errors import MissingMessage
+from gnnqlab.exchange.standalone.halo_plan import PLANS, HaloPlan
 from gnnqlab.kernels.codec.rows import raise_refused
 from gnnqlab.kernels.noise import check_counter, stream
 from gnnqlab.message.channels.channel import Channel
@@ -40,7 +40,8 @@ def exchange_rows(
 
     Collective: every rank of the plan's group calls it in the same order with the same settings, and runs the backward
     pass through the result, even if it is empty. Messages have headers, so ranks that are out of step or disagree about
-    D or bits get an error, never wrong rows.
+    D or bits get an error, never wrong rows. Gradients can be differentiated again (a loss on forces), and a layer with
+    an exchange can be compiled by ``torch.compile(..., fullgraph=True)``, with the default codec.
 
     Rows are sent as float32 or as codes of float32: other types are converted, float64 is rounded, and the result has
     the type of ``x``. The rounding noise is a function of (seed, epoch, layer, the sender's row id, column); for codecs
@@ -66,6 +67,7 @@ def exchange_rows(
             a tuple is not a pair.
         NonFiniteMessage: if a row to send holds NaN or Inf (``NonFiniteRow`` on a GPU).
         UnexpectedMessage: if a received message is not the expected one.
+        RuntimeError: if a message is not received, with its sender.
 
     Example:
         >>> plan = HaloPlan([torch.empty(0, dtype=torch.int64)], [0])  # one process has no peers
@@ -73,20 +75,24 @@ def exchange_rows(
         torch.Size([0, 3])
     """
     plan.check_rows(x)
-    epoch, layer = _whole_number("epoch", epoch), _whole_number("layer", layer)
-    codecs = _pair("codec", codec) if isinstance(codec, tuple | list) else codec
+    codecs = 0
+    if torch.compiler.is_compiling():
+        # The tracer knows tensors and numbers only; the rules below are those of the call that is traced.
+        if codec is not _STOCHASTIC:
+            raise ValueError("exchange_rows in compiled code must have the default codec; leave out codec")
+    else:
+        epoch, layer = _whole_number("epoch", epoch), _whole_number("layer", layer)
+        codecs = plan.number_of(_pair("codec", codec) if isinstance(codec, tuple | list) else codec)
     widths = _pair("bits", bits if isinstance(bits, tuple | list) else (bits, EXACT))
-    widths = ByDirection(_whole_number("bits", widths.forward), _whole_number("bits", widths.backward))
-    forward, backward = (
-        _channel(
-            x, plan, ExchangeKey(layer, direction), of_direction(codecs, direction), of_direction(widths, direction)
-        )
-        for direction in ("forward", "backward")
-    )
-    # Before a message is posted, so that an error leaves no transfer pending.
-    check_counter(plan.seed, epoch, stream("forward", layer))
-    # The conversion is outside of the function, so that autograd converts the gradient back.
-    halo: Tensor = _ExchangeRows.apply(x.float().contiguous(), forward, backward, plan.num_halo, epoch)  # (H, D)
+    if not torch.compiler.is_compiling():
+        widths = ByDirection(_whole_number("bits", widths.forward), _whole_number("bits", widths.backward))
+        for direction in ("forward", "backward"):
+            _channel(plan, codecs, widths, layer, direction, x.device)
+        # Before a message is posted, so that an error leaves no transfer pending.
+        check_counter(plan.seed, epoch, stream("forward", layer))
+    call = plan.number, codecs, widths.forward, widths.backward, layer, epoch
+    # The conversion is outside of the operator, so that autograd converts the gradient back.
+    halo: Tensor = _send_rows(x.float().contiguous(), plan.num_halo, *call)  # (H, D)
     return halo.to(x.dtype)
 
 
@@ -106,35 +112,69 @@ def _whole_number(name: str, value: Any) -> int:
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
 
 
-class _ExchangeRows(torch.autograd.Function):
-    """Send own rows and receive halo rows; backward, send gradients of halo rows, and add those received."""
+# Two operators of PyTorch, so that compiled code and autograd know them. Each is the gradient of the other, because
+# both are linear; so gradients can be differentiated again, as for a loss on forces. `rows`: number of returned rows.
+_Operator = Callable[..., Tensor]
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, forward: Channel, backward: Channel, num_halo: int, epoch: int) -> Tensor:
-        ctx.backward_channel, ctx.epoch, ctx.num_rows = backward, epoch, x.shape[0]
-        return _transfer(forward, x, x.new_empty(num_halo, x.shape[1]), epoch)
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        own_gradient = gradient.new_zeros(ctx.num_rows, gradient.shape[1])  # (H, D) -> (N, D)
-        return _transfer(ctx.backward_channel, gradient.contiguous(), own_gradient, ctx.epoch), None, None, None, None
+@torch.library.custom_op("gnnqlab::send_rows", mutates_args=())
+def _send_rows(
+    x: Tensor, rows: int, plan: int, codecs: int, forward_bits: int, backward_bits: int, layer: int, epoch: int
+) -> Tensor:
+    """Send own rows and receive halo rows, ``(N, D)`` -> ``(H, D)``."""
+    channel = _channel(PLANS[plan], codecs, ByDirection(forward_bits, backward_bits), layer, "forward", x.device)
+    return _transfer(channel, x, x.new_empty(rows, x.shape[1]), epoch)
+
+
+@torch.library.custom_op("gnnqlab::return_gradients", mutates_args=())
+def _return_gradients(
+    x: Tensor, rows: int, plan: int, codecs: int, forward_bits: int, backward_bits: int, layer: int, epoch: int
+) -> Tensor:
+    """Send gradients of halo rows and add those received, ``(H, D)`` -> ``(N, D)``."""
+    channel = _channel(PLANS[plan], codecs, ByDirection(forward_bits, backward_bits), layer, "backward", x.device)
+    return _transfer(channel, x, x.new_zeros(rows, x.shape[1]), epoch)
+
+
+def _register(operator_: Any, gradient_of_operator: _Operator) -> None:
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.num_rows, ctx.call = inputs[0].shape[0], inputs[2:]
+
+    def differentiate(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return gradient_of_operator(gradient.contiguous(), ctx.num_rows, *ctx.call), *[None] * (1 + len(ctx.call))
+
+    operator_.register_fake(lambda x, rows, *call: x.new_empty(rows, x.shape[1]))
+    operator_.register_autograd(differentiate, setup_context=save)
+
+
+_register(_send_rows, _return_gradients)
+_register(_return_gradients, _send_rows)
 
 
 def _transfer(channel: Channel, x: Tensor, out: Tensor, epoch: int) -> Tensor:
     pending_rows = channel.post(x, out, epoch=epoch)
     if x.is_cuda:
         raise_refused(x.device)  # CUDA kernels only record non-finite rows; this check raises the error
-    out = pending_rows.decode()
+    try:
+        out = pending_rows.decode()
+    except MissingMessage as error:
+        reason = "within the time limit of the process group" if error.is_late else "before its connection ended"
+        raise RuntimeError(
+            f"exchange_rows must be called by all ranks, got no {channel.direction} message of rank {error.peer} "
+            f"{reason} (epoch {epoch}, layer {channel.layer}); call it, and the backward pass, equally often on all "
+            "ranks"
+        ) from error
     # No trainer reads the records of messages, and they would accumulate.
     channel.arrivals.clear()
     return out
 
 
-def _channel(x: Tensor, plan: HaloPlan, place: ExchangeKey, codec: Codec, bits: int) -> Channel:
+def _channel(
+    plan: HaloPlan, codecs: int, widths: ByDirection, layer: int, direction: str, device: torch.device
+) -> Channel:
+    codec, bits = of_direction(plan.codecs[codecs], direction), of_direction(widths, direction)
     if bits not in {*codec.widths, EXACT}:
         raise ValueError(
             f"bits must be a bit-width of the codec: {type(codec).__name__} supports {sorted(codec.widths)}, got "
-            f"{bits} {place.direction}; choose codec Stochastic() or other bits"
+            f"{bits} {direction}; choose codec Stochastic() or other bits"
         )
-    return plan.channel(place, codec, bits, x.device)
+    return plan.channel(ExchangeKey(layer, direction), codec, bits, device)

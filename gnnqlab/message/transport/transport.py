@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gnnqlab.by_name import did_you_mean
+from gnnqlab.errors import MissingMessage
 from gnnqlab.message.transport.header import TAG, Headers
 from gnnqlab.message.transport.preposted_receives import Expected, prepost
 from gnnqlab.message.transport.staging import Buffers, HostBuffers, Staged
@@ -250,6 +251,7 @@ class _PeerTransfer(Transfer):
 
         Raises:
             UnexpectedMessage: if a header is not the expected one; does not wait for its body.
+            MissingMessage: if a message is not received, with its sender.
         """
         for round_ in self._rounds:
             works = iter(self._works)  # in the order of posting: header and body of each source, then sends
@@ -258,10 +260,10 @@ class _PeerTransfer(Transfer):
                     work.wait()
             for peer in round_.sources:
                 if self._staged.headers is not None:
-                    _await_next(works)
+                    _await_next(works, peer)
                     self._staged.headers.check_received(peer)  # raises before waiting for a body that may never match
                 if self._bodies:
-                    _await_next(works)
+                    _await_next(works, peer)
                     self._arrived(peer)
             for work in works:
                 work.wait()
@@ -269,10 +271,14 @@ class _PeerTransfer(Transfer):
         self.wire_s = time.perf_counter() - self.started
 
 
-def _await_next(works: Iterator[dist.Work]) -> None:
+def _await_next(works: Iterator[dist.Work], peer: int) -> None:
     work = next(works, None)
-    if work is not None:
+    if work is None:
+        return
+    try:
         work.wait()
+    except RuntimeError as error:
+        raise MissingMessage(peer, str(error)) from error
 
 
 class AllToAll:
