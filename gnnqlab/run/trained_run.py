@@ -333,11 +333,13 @@ class TrainedRun(RunData, ABC):
     def _graph(self, graph: Graph | str | Path | None, record: SavedModel) -> Graph:
         from gnnqlab.graph.graph import Graph
         from gnnqlab.graph.sources import load
+        from gnnqlab.train.node_features import with_node_features
 
         if graph is None:
             target = self._own_graph(record)
         else:
             target = graph if isinstance(graph, Graph) else load(graph)
+        target = with_node_features(target, self.config.task.node_features)
         # The number of nodes may differ, since weights do not depend on it; that of features may not.
         if target.features.shape[1] != record.num_features:
             raise ValueError(

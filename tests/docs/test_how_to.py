@@ -31,6 +31,7 @@ from gnnqlab.systems import registry as systems
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
+from gnnqlab.train.node_features import with_node_features
 from tests.pages import ROOT, blocks, section
 
 HOW_TO = ROOT / "docs" / "how_to"
@@ -84,7 +85,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     def launch(graph: Any, *, wait: bool = False, **settings: Any) -> Trained:
         # Workers receive the configuration as text only.
         config = RunConfig.from_json(json.loads(json.dumps(gq.configure(graph, **settings).to_json())))
-        loaded = gq.load(graph)
+        loaded = with_node_features(gq.load(graph), config.task.node_features)
         loaded.check_trainable()
         run = Trained(config, loaded)
         runs.append(run)

@@ -35,9 +35,11 @@ _LIMIT_S = 600.0
 
 _OPTIMIZER = "optimizer/"
 """Prefix of the tensors that a user's optimizer makes."""
+_BUFFER = "buffer/"
+"""Prefix of the buffers of the model, such as running means of a batch normalization."""
 _ADDED = {
-    "class_weights": "", "objective": "", "optimizer": "adam", "sgd_momentum": 0.0, "max_gradient_norm": None,
-    "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0, "protocol": "transductive",
+    "class_weights": "", "objective": "", "node_features": "given", "optimizer": "adam", "sgd_momentum": 0.0,
+    "max_gradient_norm": None, "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0, "protocol": "transductive",
 }  # fmt: skip
 """Settings that version 0.9 did not have, with the defaults for which a training is the same as there."""
 
@@ -142,7 +144,8 @@ def restore(
     epoch, facts, small_tensors = shared_state[0]
     # In place, because parameters are views of the flat buffer; in one order, so that broadcasts match.
     for name, target in _trained_tensors(trainer).items():
-        if checkpoint is not None:
+        # Buffers are absent in checkpoints of version 0.9.
+        if checkpoint is not None and (name in checkpoint.tensors or not name.startswith(_BUFFER)):
             target.copy_(checkpoint.tensors[name])
         if trainer.distributed:
             dist.broadcast(target, 0)
@@ -163,8 +166,10 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _trained_tensors(trainer: Trainer) -> dict[str, Tensor]:
-    """Return the tensors that every optimizer step changes, identical on all workers."""
-    return {"values": trainer.parameters.values, **trainer.optimizer.tensors()}
+    """Return the tensors that training changes, identical on all workers: with the buffers of the ``state_dict``."""
+    stored_names = trainer.model.state_dict().keys()
+    buffers = {f"{_BUFFER}{name}": each for name, each in trainer.model.named_buffers() if name in stored_names}
+    return {"values": trainer.parameters.values, **trainer.optimizer.tensors(), **buffers}
 
 
 def _gather_on_rank0(own_tensors: dict[str, Tensor]) -> dict[str, Tensor]:

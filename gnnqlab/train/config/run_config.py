@@ -310,10 +310,12 @@ class RunConfig:
                 f"{what} has a loss without weights of classes, got class_weights {self.task.class_weights!r}; leave "
                 f"them out, or leave out {what}"
             )
+        if self.task.node_features != "given":
+            kind, way = self.task.node_features, "pass graph.with_degree_features()"
+            raise ValueError(f"{what} uses the features of the graph, got node_features {kind!r}; {way}")
         if self.train.protocol != "transductive":
-            raise ValueError(
-                f"{what} trains on the whole graph, got protocol {self.train.protocol!r}; choose 'transductive'"
-            )
+            protocol = self.train.protocol
+            raise ValueError(f"{what} trains on the whole graph, got protocol {protocol!r}; choose 'transductive'")
         if self.task.objective and not class_weights:
             raise ValueError(
                 f"{what} has the loss of the package, got objective {self.task.objective!r}; leave it out, or leave "

@@ -41,6 +41,7 @@ from gnnqlab.train.loop.recorders import (
 )
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from gnnqlab.train.memory import keep_pages
+from gnnqlab.train.node_features import with_node_features
 from gnnqlab.train.processors import ORIGIN
 from gnnqlab.train.records.history import trim_records
 from gnnqlab.train.records.json_lines import log_event
@@ -90,6 +91,7 @@ def fit(
         held=held_links,
         expect=task.require_graph,
     )
+    shard = with_node_features(shard, task.node_features)
     # Timer, observers, link and control, which the trainer reports to or reads from.
     observers = Observers(observers_named(config.launch.observers), rank)
     clock = PhaseTimer(heartbeat.phase, observers=observers)
@@ -102,6 +104,7 @@ def fit(
     train_shard = shard
     if is_inductive:
         train_shard = own_training_shard(config.graph, rank=rank, workers=workers, run=folder, heartbeat=heartbeat)
+        train_shard = with_node_features(train_shard, task.node_features)
     trainer = worker_trainer(
         train_shard,
         placed_system,
