@@ -18,8 +18,8 @@ def worker_dependent_modules(config: RunConfig) -> list[str]:
     """Return warnings of modules that break "P workers = one process"; empty for one worker and the package's models.
 
     Batch normalization of PyTorch computes its statistics over the rows of one worker. Dropout modules draw random
-    numbers in the order of a worker's rows, where ``g.dropout`` draws them by node. Functions such as ``torch.dropout`` in a model's
-    ``forward`` are found by :func:`gnnqlab.testing.check_law` only.
+    numbers in the order of a worker's rows, where ``g.dropout`` draws them by node. Functions such as ``torch.dropout``
+    in a model's ``forward`` are found by :func:`gnnqlab.testing.check_law` only.
 
     Example:
         >>> from gnnqlab.train.config.configure import configure

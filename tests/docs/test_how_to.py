@@ -146,17 +146,19 @@ def test_your_own_graph(read: Callable[[str], Read]) -> None:
     pytest.importorskip("networkx", reason="networkx is not installed")
     page = read("own_graph")
     names = [graph.name for graph in page.graphs]
-    expected = ["follows", "mine", "mine", "matrix", "Zachary's Karate Club", "weighted", "surfaces", "tables"]
+    expected = ["follows", "mine", "mine", "matrix", "Zachary's Karate Club", "bare", "weighted", "surfaces", "tables"]
     assert names == expected
     for graph in page.graphs:
-        graph.check_trainable()
-    named, first, split, matrix, karate, weighted, surfaces, towns = page.graphs
+        graph.check_trainable(features=graph.name != "bare")
+    named, first, split, matrix, karate, bare, weighted, surfaces, towns = page.graphs
     assert [graph.name for graph in page.graphs if graph.edge_weights is not None] == [karate.name, "weighted"]
-    assert [graph.num_edge_features for graph in page.graphs] == [0, 0, 0, 0, 0, 0, 2, 0]
+    assert [graph.num_edge_features for graph in page.graphs] == [0, 0, 0, 0, 0, 0, 0, 2, 0]
+    assert bare.num_features == 0 and page.runs[3].config.task.node_features == "degree"
     assert surfaces.num_edges == weighted.num_edges and page.names["sloped"].num_edge_features == 2
     assert [run.config.model.name for run in page.runs] == [
         "graphsage",
         "gcn",
+        "graphsage",
         "graphsage",
         "gcn",
         "gat",

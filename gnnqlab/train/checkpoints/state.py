@@ -39,7 +39,8 @@ _BUFFER = "buffer/"
 """Prefix of the buffers of the model, such as running means of a batch normalization."""
 _ADDED = {
     "class_weights": "", "objective": "", "node_features": "given", "optimizer": "adam", "sgd_momentum": 0.0,
-    "max_gradient_norm": None, "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0, "protocol": "transductive",
+    "max_gradient_norm": None, "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0,
+    "protocol": "transductive",
 }  # fmt: skip
 """Settings that version 0.9 did not have, with the defaults for which a training is the same as there."""
 
