@@ -62,7 +62,7 @@ class ModelGraph(ABC):
 
     def __init__(self, features: Tensor | SparseRows, exchange: Exchange, device: torch.device | str) -> None:
         if features.shape[1] == 0:
-            raise ValueError("training needs node features, got none; pass features=, or set node_features='degree'")
+            raise ValueError("training needs node features, got none; pass features=, or set node_features")
         if isinstance(features, SparseRows):
             self.features = SparseInput.from_rows(features, device)
         else:
@@ -350,7 +350,7 @@ class GraphPass(RowPasses):
 
     def _next_context(self, x: Tensor, exact: bool = False) -> AggregationContext:
         self._hops += 1
-        static = x is self.graph.features  # input features never change, so their sums may be cached
+        static = x is self.graph.features and not x.requires_grad  # unless trained, so their sums may be cached
         return AggregationContext(
             self._hops - 1, self.epoch, self.training, static=static, exact=exact, remakes=self._remakes
         )

@@ -43,7 +43,8 @@ class TrainedRun(NodeResults, ABC):
 
         Returns:
             The module, called as ``model(graph.open_pass(epoch, training=False), graph.features)`` with a
-            :class:`gnnqlab.nn.LocalGraph`, as in :meth:`predict`.
+            :class:`gnnqlab.nn.LocalGraph`, as in :meth:`predict`. With ``node_features="learned"`` the second argument
+            is ``model.node_embeddings``, with one row per node of the run's graph.
 
         Raises:
             RuntimeError: if the run has not ended, or has ended without a model.
@@ -288,6 +289,8 @@ class TrainedRun(NodeResults, ABC):
             target = self._own_graph(record)
         else:
             target = graph if isinstance(graph, Graph) else load(graph)
+        if self.config.task.node_features == "learned":
+            return self._with_embeddings(target, record)
         target = with_node_features(target, self.config.task.node_features)
         # The number of nodes may differ, since weights do not depend on it; that of features may not.
         if target.features.shape[1] != record.num_features:
@@ -296,6 +299,17 @@ class TrainedRun(NodeResults, ABC):
                 f"got {target.features.shape[1]} of {target.name}; compute the same features for it"
             )
         return target
+
+    def _with_embeddings(self, graph: Graph, record: SavedModel) -> Graph:
+        """Return a graph with the trained embeddings as features; raise if its nodes are not those of the training."""
+        from gnnqlab.train.checkpoints.model_file import NODE_EMBEDDINGS
+
+        if graph.num_nodes != record.num_nodes:
+            raise ValueError(
+                f"node_features 'learned' belong to the {record.num_nodes} nodes that run {self.id} was trained on, "
+                f"got {graph.num_nodes} of {graph.name}; train with node_features 'degree' to predict for others"
+            )
+        return graph._replace(features=record.tensors[NODE_EMBEDDINGS])
 
     def _own_graph(self, record: SavedModel) -> Graph:
         """Return the graph of the run's message passing."""

@@ -86,7 +86,7 @@ def unused_settings(config: RunConfig) -> list[str]:
     if size is None or config.workers == 1 or not (is_cached or (is_narrow and has_codes)):
         return []
     try:
-        features = num_features(size.features, config.task.node_features)
+        features = num_features(size.features, config.task.node_features, config.model.hidden)
         calls = record_aggregations(model, features=features, classes=size.classes or model.hidden, system=system)
         sizes = _more_bytes(config, calls) if is_narrow and has_codes else None
     except Exception:  # a user's model or part may need a real graph; the workers report a wrong one

@@ -33,7 +33,7 @@ def min_memory(config: RunConfig) -> dict[str, int] | None:
         return None
     is_stack = is_stacked(model.name) and model.layers > 1
     # A lower bound: without biases, norms and the last layer.
-    features = num_features(size.features, config.task.node_features)
+    features = num_features(size.features, config.task.node_features, config.model.hidden)
     numbers = features * model.hidden + (model.layers - 2) * model.hidden**2 if is_stack else 0
     saved_bytes = config.system.compute.kept_bytes if is_stack else 0
     # One hidden embedding less than layers; recomputation drops another one.

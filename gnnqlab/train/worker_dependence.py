@@ -30,7 +30,7 @@ def worker_dependent_modules(config: RunConfig) -> list[str]:
         return []
     size = least_size(config.graph)
     given, classes = (4, 3) if size is None else (size.features or 4, size.classes or 3)
-    features = num_features(given, config.task.node_features)
+    features = num_features(given, config.task.node_features, config.model.hidden)
     try:
         model = build_model(config.model, features, classes, seed=0)
     except Exception:  # the workers report a model that cannot be built

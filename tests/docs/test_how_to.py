@@ -85,7 +85,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     def launch(graph: Any, *, wait: bool = False, **settings: Any) -> Trained:
         # Workers receive the configuration as text only.
         config = RunConfig.from_json(json.loads(json.dumps(gq.configure(graph, **settings).to_json())))
-        loaded = with_node_features(gq.load(graph), config.task.node_features)
+        loaded = with_node_features(gq.load(graph), config.task.node_features, columns=config.model.hidden)
         loaded.check_trainable()
         run = Trained(config, loaded)
         runs.append(run)
@@ -153,11 +153,16 @@ def test_your_own_graph(read: Callable[[str], Read]) -> None:
     named, first, split, matrix, karate, bare, weighted, surfaces, towns = page.graphs
     assert [graph.name for graph in page.graphs if graph.edge_weights is not None] == [karate.name, "weighted"]
     assert [graph.num_edge_features for graph in page.graphs] == [0, 0, 0, 0, 0, 0, 0, 2, 0]
-    assert bare.num_features == 0 and page.runs[3].config.task.node_features == "degree"
+    assert bare.num_features == 0 and [run.config.task.node_features for run in page.runs[3:6]] == [
+        "degree",
+        "learned",
+        "given",
+    ]
     assert surfaces.num_edges == weighted.num_edges and page.names["sloped"].num_edge_features == 2
     assert [run.config.model.name for run in page.runs] == [
         "graphsage",
         "gcn",
+        "graphsage",
         "graphsage",
         "graphsage",
         "gcn",

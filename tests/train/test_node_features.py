@@ -101,16 +101,16 @@ def test_links_use_degrees_without_the_held_out_edges(tmp_path: Path) -> None:
 
 def test_graph_without_features_is_refused_with_the_way_out(tmp_path: Path) -> None:
     graph = bare()
-    with pytest.raises(ValueError, match="has no features; .*node_features='degree'"):
+    with pytest.raises(ValueError, match="has no features; .*node_features to 'degree' or 'learned'"):
         gq.configure(graph)
-    with pytest.raises(ValueError, match="needs node features, .*node_features='degree'"):
+    with pytest.raises(ValueError, match="needs node features, .*node_features to 'degree' or 'learned'"):
         gq.configure(graph, task="links")
     with pytest.raises(ValueError, match="has no labels"):
         empty = {f"{split}_mask": torch.zeros(60, dtype=torch.bool) for split in ("train", "val", "test")}
         gq.configure(graph._replace(labels=torch.full((60,), -1), **empty), node_features="degree")
     with pytest.raises(ValueError, match="gq.probe uses the features of the graph.*with_degree_features"):
         gq.configure(graph, node_features="degree").require_nodes("gq.probe")
-    with pytest.raises(ValueError, match="node_features must be 'given' or 'degree'"):
+    with pytest.raises(ValueError, match="node_features must be 'given', 'degree' or 'learned', got 'ones'"):
         gq.configure(graph, node_features="ones")
 
 

@@ -30,7 +30,8 @@ class TaskSettings:
     """Learning task: classification of ``nodes``, or prediction of ``links`` (edges)."""
     node_features: Annotated[str, OneOf(NODE_FEATURES)] = "given"
     """Features of nodes: those of the graph (``given``); or, for graphs without features and to see how much features
-    help, 16 columns of the in-degree (``degree``)."""
+    help, 16 columns of the in-degree (``degree``), or an embedding of each node of the dimension of hidden layers,
+    trained with the model (``learned``)."""
     class_weights: str = ""
     """nodes: weights of the classes in the loss: ``balanced``, inversely to the number of training nodes of a class, or
     one number per class, separated by commas. Default: 1 for all."""
@@ -113,7 +114,7 @@ class TaskSettings:
         if features == 0 and self.node_features == "given":
             raise ValueError(
                 f"training needs node features, graph {graph!r} has none; pass features= when you build the graph, or "
-                "set node_features='degree'"
+                "set node_features to 'degree' or 'learned'"
             )
 
     def columns(self, hidden: int, num_classes: int) -> int:

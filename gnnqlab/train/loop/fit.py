@@ -25,6 +25,7 @@ from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.control import Control
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.inductive import evaluate_on_whole_graph, own_training_shard
+from gnnqlab.train.learned_features import learn_features
 from gnnqlab.train.link import HostTrafficCounter, Link
 from gnnqlab.train.loop.objective import Scores
 from gnnqlab.train.loop.phase_timer import PhaseTimer
@@ -91,7 +92,8 @@ def fit(
         held=held_links,
         expect=task.require_graph,
     )
-    shard = with_node_features(shard, task.node_features)
+    start = {"columns": config.model.hidden, "seed": settings.seed}  # of trained embeddings
+    shard = with_node_features(shard, task.node_features, **start)
     # Timer, observers, link and control, which the trainer reports to or reads from.
     observers = Observers(observers_named(config.launch.observers), rank)
     clock = PhaseTimer(heartbeat.phase, observers=observers)
@@ -121,6 +123,8 @@ def fit(
         links=None if held_links is None else own_links(folder, rank),
         transports=transports,
     )
+    if task.node_features == "learned":
+        learn_features(trainer, shard.num_global_nodes)
     if is_inductive:
         evaluate_on_whole_graph(trainer, shard, run=_identity(config), pacer=pacer, transports=transports)
     if watch is not None:
