@@ -16,4 +16,7 @@ def learn_features(trainer: Trainer, num_nodes: int) -> None:
         num_nodes: number of nodes of the whole graph.
     """
     options = {**trainer.settings.optimizer_arguments, "learning_rate": trainer.optimizer.learning_rate}
-    trainer.embeddings = NodeEmbeddings(trainer.graph, num_nodes, distributed=trainer.distributed, **options)
+    trainer.optimizer.max_gradient_norm = None  # gradients are clipped together with those of the embeddings
+    trainer.embeddings = NodeEmbeddings(
+        trainer.graph, num_nodes, trainer.parameters, distributed=trainer.distributed, **options
+    )

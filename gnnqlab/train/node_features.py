@@ -113,8 +113,3 @@ def check_learned(kind: str, cuts: str, train: Mapping[str, Any]) -> None:
             f"node_features 'learned' are updated by their owner with optimizer 'adam', 'adamw' or 'sgd', got "
             f"{train['optimizer']!r}; choose one of these"
         )
-    if train["max_gradient_norm"] is not None:
-        raise ValueError(
-            f"max_gradient_norm clips the weight gradients that all workers have, got {train['max_gradient_norm']:g} "
-            "with node_features 'learned'; leave it out"
-        )

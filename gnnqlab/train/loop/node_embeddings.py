@@ -29,11 +29,22 @@ class NodeEmbeddings:
     Args:
         graph: its features become the parameters.
         num_nodes: V.
+        weights: parameters of the model, whose gradients are clipped together with those of the rows.
         distributed: True if there are other workers.
+        max_gradient_norm: largest L2 norm of all gradients.
         **options: of :func:`gnnqlab.train.loop.optimizers.make_optimizer`, with the learning rate of the model.
     """
 
-    def __init__(self, graph: ModelGraph, num_nodes: int, *, distributed: bool, **options: Any) -> None:
+    def __init__(
+        self,
+        graph: ModelGraph,
+        num_nodes: int,
+        weights: FlatParameters,
+        *,
+        distributed: bool,
+        max_gradient_norm: float | None = None,
+        **options: Any,
+    ) -> None:
         assert isinstance(graph.features, Tensor)
         holder = nn.Module()
         self.rows = holder.rows = nn.Parameter(graph.features)
@@ -41,6 +52,7 @@ class NodeEmbeddings:
         graph.features = self.rows  # requires a gradient, so the rows are not taken for static ones
         self._optimizer = make_optimizer(self._flat, **options)
         self._ids, self._num_nodes, self._distributed = graph.ids, num_nodes, distributed
+        self._weights, self._max_gradient_norm = weights, max_gradient_norm
         self._best: Tensor | None = None
 
     def zero(self) -> None:
@@ -48,8 +60,18 @@ class NodeEmbeddings:
         self._flat.zero()
 
     def step(self, epoch: int) -> None:
-        """Update the rows; elementwise, so each worker updates its own as one process would."""
+        """Clip all gradients, and update the rows; elementwise, so each worker updates its own as one process would."""
+        if self._max_gradient_norm is not None:
+            self._clip(self._max_gradient_norm)
         self._optimizer.step(epoch)
+
+    def _clip(self, max_norm: float) -> None:
+        square = self._flat.gradients.square().sum()  # ()
+        if self._distributed:
+            dist.all_reduce(square)  # each worker has the gradients of its own rows
+        norm = (square + self._weights.gradients.square().sum()).sqrt()  # those of the weights are summed already
+        for parameters in (self._flat, self._weights):
+            parameters.gradients.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
 
     def select(self) -> None:
         """Copy the present rows as those of the best epoch."""

@@ -165,9 +165,9 @@ class Trainer:
         start = time.perf_counter()
         loss = self.gradients(epoch)
         with self.clock("optimizer"):
-            self.optimizer.step(epoch)
-            if self.embeddings is not None:
+            if self.embeddings is not None:  # first, because it clips the gradients of the weights, too
                 self.embeddings.step(epoch)
+            self.optimizer.step(epoch)
         self._epoch_s = time.perf_counter() - start if self._is_usual() else None
         if self._has_update:  # on all workers or on none: the flag was summed
             for callback in self.adaptives.values():
