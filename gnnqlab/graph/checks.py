@@ -21,7 +21,7 @@ from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.ids import check_class_names, check_ids
 
-__all__ = ["check_graph", "check_shapes"]
+__all__ = ["check_graph", "check_shapes", "check_trainable"]
 
 
 def check_graph(graph: GraphArrays) -> None:
@@ -40,6 +40,27 @@ def check_graph(graph: GraphArrays) -> None:
     _check_splits(graph)
     check_ids(graph.ids, graph.num_nodes)
     check_class_names(graph.class_names, graph.num_classes)
+
+
+def check_trainable(graph: GraphArrays, *, features: bool) -> None:
+    """Check that a graph has labels and a train split, and features if the training needs them; see ``Graph``."""
+    missing_parts = [
+        part
+        for part, is_present in (
+            ("features", graph.num_features > 0 or not features),
+            ("labels", graph.num_classes > 0 and graph.num_labelled > 0),
+            ("train split", bool(graph.train_mask.any())),
+        )
+        if not is_present
+    ]
+    if missing_parts:
+        way = ", set node_features to 'degree' or 'learned'" if "features" in missing_parts else ""
+        raise ValueError(
+            f"training needs features, labels and a train split, graph {graph.name!r} has no "
+            f"{', '.join(missing_parts)}; pass features and labels when building the graph (Graph.from_edges, "
+            f"from_dgl, read_edges ...){way}, add a split with graph.with_split(train_idx, val_idx, test_idx) or "
+            "graph.with_random_split(), or use the graph for partitioning only"
+        )
 
 
 def check_shapes(graph: GraphArrays) -> None:

@@ -20,7 +20,10 @@ from gnnqlab.graph.array_checks import (
     refuse_out_of_float32,
 )
 
-__all__ = ["Features", "SparseRows"]
+__all__ = ["DEGREE_COLUMNS", "Features", "SparseRows", "degree_features"]
+
+DEGREE_COLUMNS = 16
+"""Number of columns of :func:`degree_features`."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -158,6 +161,31 @@ class SparseRows:
 
 
 Features = Tensor | SparseRows
+
+
+def degree_features(degrees: Tensor) -> Tensor:
+    """Return features of nodes that have none: functions of the degree d of each node alone.
+
+    Column 0 is ``ln(1 + d)``, column ``1 + k`` is 1 where ``floor(log2(1 + d)) = k``, the last one where it is 14 or
+    more. A row depends on its own degree only, so any part of a graph has the rows of the whole graph.
+
+    Args:
+        degrees: in-degrees, or sums of edge weights, ``(N,)``, at least 0.
+
+    Returns:
+        float32 ``(N, 16)``.
+
+    Example:
+        >>> rows = degree_features(torch.tensor([0, 1, 2, 3]))
+        >>> rows.shape, rows[:, 1:].argmax(1).tolist(), round(float(rows[1, 0]), 4)
+        (torch.Size([4, 16]), [0, 1, 1, 2], 0.6931)
+    """
+    values = 1.0 + degrees.double()  # (N,) float64: each row is rounded once, in whatever order rows are stored
+    power = (torch.frexp(values).exponent.long() - 1).clamp(max=DEGREE_COLUMNS - 2)  # (N,) exact floor of log2
+    rows = torch.zeros(degrees.numel(), DEGREE_COLUMNS)
+    rows[:, 0] = values.log().float()
+    rows[torch.arange(degrees.numel()), 1 + power] = 1.0
+    return rows
 
 
 def _check(rows: SparseRows) -> None:

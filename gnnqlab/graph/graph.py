@@ -15,10 +15,11 @@ from torch import Tensor
 from gnnqlab.attached import attached
 from gnnqlab.graph.arguments import as_any_targets, as_features, as_mask
 from gnnqlab.graph.arrays import GraphArrays
-from gnnqlab.graph.checks import check_graph
+from gnnqlab.graph.checks import check_graph, check_trainable
 from gnnqlab.graph.describe import describe, html_table, one_line
 from gnnqlab.graph.edge_attributes import as_array
 from gnnqlab.graph.edges import SelfLoops, build_csr
+from gnnqlab.graph.features import degree_features
 from gnnqlab.graph.ids import as_class_names, as_ids
 from gnnqlab.graph.split import random_split
 from gnnqlab.graph.storage import load_graph, save_graph
@@ -231,8 +232,11 @@ class Graph(GraphArrays):
         """True if there is a train split."""
         return bool(self.train_mask.any())
 
-    def check_trainable(self) -> None:
+    def check_trainable(self, *, features: bool = True) -> None:
         """Check that the graph has features, labels and a train split.
+
+        Args:
+            features: False for a training that needs no features of the graph.
 
         Raises:
             ValueError: without features, labels or a train split.
@@ -242,22 +246,19 @@ class Graph(GraphArrays):
             Traceback (most recent call last):
             ValueError: training needs features, labels and a train split, graph 'bare' has no features, labels, ...
         """
-        parts = [
-            part
-            for part, is_present in (
-                ("features", self.num_features > 0),
-                ("labels", self.num_classes > 0 and self.num_labelled > 0),
-                ("train split", self.has_split),
-            )
-            if not is_present
-        ]
-        if parts:
-            raise ValueError(
-                f"training needs features, labels and a train split, graph {self.name!r} has no "
-                f"{', '.join(parts)}; pass features and labels when building the graph (Graph.from_edges, from_dgl, "
-                "read_edges ...), add a split with graph.with_split(train_idx, val_idx, test_idx) or "
-                "graph.with_random_split(), or use the graph for partitioning only"
-            )
+        check_trainable(self, features=features)
+
+    def with_degree_features(self) -> Graph:
+        """Return the graph with 16 columns of its in-degrees as features, for a graph without features.
+
+        See :func:`gnnqlab.graph.features.degree_features`; on a graph with edge weights degrees are their sums.
+
+        Example:
+            >>> g = Graph.from_edges([0], [1], num_nodes=2)
+            >>> g.num_features, g.with_degree_features().num_features
+            (0, 16)
+        """
+        return self._replace(features=degree_features(self.weighted_in_degrees))
 
     def with_split(self, train_idx: object, val_idx: object = None, test_idx: object = None) -> Graph:
         """Return the graph with another split, given as node ids or masks.

@@ -28,7 +28,7 @@ __all__ = [
 # Four bits of a stream. A change of these numbers changes the noise of every run.
 KINDS = {
     "forward": 0, "backward": 1, "dropout": 2, "bits": 3, "sample": 4, "operand": 5, "weight": 6, "loose": 7, "kept": 8,
-    "gradient": 9, "links": 10,
+    "gradient": 9, "links": 10, "features": 11,
 }  # fmt: skip
 
 # ids, are int32, N, D; seed, epoch, stream; out; threads.
@@ -46,7 +46,8 @@ def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
         kind: ``"forward"`` or ``"backward"`` (rounding of messages), ``"dropout"``, ``"bits"`` (random choice of
             bit-widths), ``"sample"`` (boundary sampling), rounding of product operands: ``"operand"`` (rows of nodes),
             ``"weight"`` and ``"loose"`` (other rows), ``"kept"`` (rounding of saved activations), ``"gradient"``
-            (rounding of weight gradients all-reduced as codes), or ``"links"`` (held-out edges and negative samples).
+            (rounding of weight gradients all-reduced as codes), ``"links"`` (held-out edges and negative samples), or
+            ``"features"`` (initial embeddings of nodes).
         layer: layer number, or number of the operand in its pass, below 4096.
         sender: separates messages about one node whose errors must be independent: sending rank + 1 for gradients,
             which have several senders; for rows, which have several receivers, the number of the receiver (see

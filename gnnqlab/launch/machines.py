@@ -106,7 +106,8 @@ def on_machines(
         from gnnqlab.graph.sources.catalogue import load
 
         loaded_graph = load(graph)
-        loaded_graph.check_trainable()
+        has_features = settings.get("node_features", "given") == "given"
+        loaded_graph.check_trainable(features=has_features)
         # On the shared disk, because other machines cannot read the cache of this one.
         graph = keep_graph(loaded_graph, root.absolute() / "graphs")
     count = nnodes if workers is None else workers

@@ -31,6 +31,7 @@ from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.nn.node_sums import NodeSums
 from gnnqlab.nn.pass_clock import PassClock, run_in_phase
 from gnnqlab.nn.reported import reporting
 from gnnqlab.nn.row_passes import RowPasses
@@ -56,10 +57,12 @@ class ModelGraph(ABC):
     """Cached mean of the edge features of each local row, float32 ``(N, F)``."""
     observers: Observers = NO_OBSERVERS
     """Observers of training passes."""
+    node_sums = NodeSums()
+    """Sums over the nodes of all workers, of one process here."""
 
     def __init__(self, features: Tensor | SparseRows, exchange: Exchange, device: torch.device | str) -> None:
         if features.shape[1] == 0:
-            raise ValueError("training needs node features, this graph has none; pass features= to Graph.from_edges")
+            raise ValueError("training needs node features, got none; pass features=, or set node_features")
         if isinstance(features, SparseRows):
             self.features = SparseInput.from_rows(features, device)
         else:
@@ -347,7 +350,7 @@ class GraphPass(RowPasses):
 
     def _next_context(self, x: Tensor, exact: bool = False) -> AggregationContext:
         self._hops += 1
-        static = x is self.graph.features  # input features never change, so their sums may be cached
+        static = x is self.graph.features and not x.requires_grad  # unless trained, so their sums may be cached
         return AggregationContext(
             self._hops - 1, self.epoch, self.training, static=static, exact=exact, remakes=self._remakes
         )
@@ -391,7 +394,7 @@ class WorkerGraph(ModelGraph):
         self.ids = shard.row_ids.to(device)
         self.seed = seed
         self.weighted, self.edge_features = shard.edge_weights is not None, shard.edge_features
-        self._shard = shard
+        self._shard, self.node_sums = shard, NodeSums.of_shard(shard, device)
 
     def _weighted(self, alpha: str) -> Adjacency:
         return self._shard.matrix(alpha)

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from gnnqlab.run.folder import LIVE, read_json
-from gnnqlab.run.run_data import RunData
+from gnnqlab.run.folder import LIVE
+from gnnqlab.run.node_results import NodeResults
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["TrainedRun"]
 
 
-class TrainedRun(RunData, ABC):
+class TrainedRun(NodeResults, ABC):
     """Results of a run that has finished or was stopped."""
 
     @property
@@ -43,7 +43,8 @@ class TrainedRun(RunData, ABC):
 
         Returns:
             The module, called as ``model(graph.open_pass(epoch, training=False), graph.features)`` with a
-            :class:`gnnqlab.nn.LocalGraph`, as in :meth:`predict`.
+            :class:`gnnqlab.nn.LocalGraph`, as in :meth:`predict`. With ``node_features="learned"`` the second argument
+            is ``model.node_embeddings``, with one row per node of the run's graph.
 
         Raises:
             RuntimeError: if the run has not ended, or has ended without a model.
@@ -88,65 +89,7 @@ class TrainedRun(RunData, ABC):
         Example:
             ``(run.predict(graph).argmax(1) == graph.labels)[graph.test_mask].float().mean()``
         """
-        from gnnqlab.train.inference import logits
-
-        record = self._saved(epoch)
-        target, model = self._graph(graph, record), self._build(record)
-        return logits(model, target, seed=self.config.train.seed, epoch=record.epoch)  # (N, C)
-
-    def predictions(
-        self,
-        graph: Graph | str | Path | None = None,
-        *,
-        probabilities: bool = False,
-        epoch: Literal["best", "last"] = "best",
-    ) -> pd.DataFrame:
-        """Return the predicted class of every node as a table with the ids and class names of the graph.
-
-        Args:
-            graph, epoch: as for :meth:`predict`. Classes have the names of the graph that the run was trained on.
-            probabilities: True for a further column ``probability_NAME`` for each class.
-
-        Returns:
-            One row per node, in the order of the graph, with the columns ``id`` (of the node; 0 to N - 1 for a graph
-            without ids), ``class``, ``probability`` (of this class), ``label`` (the known class, empty without one) and
-            ``split`` (``train``, ``val``, ``test``, or empty; only for the graph of the run). For nodes with several
-            labels: ``id``, ``classes`` and ``labels`` (names with "; " between them), ``split``, and
-            ``probability_NAME`` for each class. For numbers: ``id``, ``prediction_NAME`` and ``target_NAME`` for each
-            number, ``split``.
-
-        Raises:
-            RuntimeError, ValueError: as for :meth:`predict`; ValueError for a run of task ``links``, which predicts
-                pairs of nodes.
-
-        Example:
-            >>> import tempfile
-            >>> import gnnqlab as gq
-            >>> settings = {"workers": 1, "epochs": 2, "layers": 2, "hidden": 8, "out": tempfile.mkdtemp()}
-            >>> run = gq.launch("sbm:60,3,6", **settings, wait=True)
-            >>> list(run.predictions()), len(run.predictions())
-            (['id', 'class', 'probability', 'label', 'split'], 60)
-        """
-        from gnnqlab.run.node_tables import prediction_table
-        from gnnqlab.train.inference import logits
-        from gnnqlab.train.loop.scores import read_score_name
-
-        if self.config.task.task == "links":
-            raise ValueError(
-                f"a table of predictions needs a run that classifies nodes, got run {self.id} of task 'links'; "
-                "use run.link_scores(sources, targets) or run.embeddings(frame=True)"
-            )
-        record = self._saved(epoch)
-        target, model = self._graph(graph, record), self._build(record)
-        outputs = logits(model, target, seed=self.config.train.seed, epoch=record.epoch)  # (N, C)
-        return prediction_table(
-            outputs,
-            target,
-            record.class_names,
-            probabilities=probabilities,
-            split=graph is None,
-            regression=read_score_name(read_json(self.folder / "facts.json") or {}) == "r2",
-        )
+        return self._outputs(graph, epoch)[0]
 
     def link_split(self) -> LinkSplit:
         """Return the training, validation and test links of a run of task ``links``.
@@ -289,6 +232,13 @@ class TrainedRun(RunData, ABC):
 
         return parts_of(self)
 
+    def _outputs(self, graph: Graph | str | Path | None, epoch: str) -> tuple[Tensor, Graph, SavedModel]:
+        from gnnqlab.train.inference import logits
+
+        record = self._saved(epoch)
+        target, model = self._graph(graph, record), self._build(record)
+        return logits(model, target, seed=self.config.train.seed, epoch=record.epoch), target, record  # (N, C)
+
     def _build(self, record: SavedModel) -> nn.Module:
         config = self.config
         # The decoder is part of the weights, so it is built before they are loaded.
@@ -333,11 +283,15 @@ class TrainedRun(RunData, ABC):
     def _graph(self, graph: Graph | str | Path | None, record: SavedModel) -> Graph:
         from gnnqlab.graph.graph import Graph
         from gnnqlab.graph.sources import load
+        from gnnqlab.train.node_features import with_node_features
 
         if graph is None:
             target = self._own_graph(record)
         else:
             target = graph if isinstance(graph, Graph) else load(graph)
+        if self.config.task.node_features == "learned":
+            return self._with_embeddings(target, record)
+        target = with_node_features(target, self.config.task.node_features)
         # The number of nodes may differ, since weights do not depend on it; that of features may not.
         if target.features.shape[1] != record.num_features:
             raise ValueError(
@@ -345,6 +299,17 @@ class TrainedRun(RunData, ABC):
                 f"got {target.features.shape[1]} of {target.name}; compute the same features for it"
             )
         return target
+
+    def _with_embeddings(self, graph: Graph, record: SavedModel) -> Graph:
+        """Return a graph with the trained embeddings as features; raise if its nodes are not those of the training."""
+        from gnnqlab.train.checkpoints.model_file import NODE_EMBEDDINGS
+
+        if graph.num_nodes != record.num_nodes:
+            raise ValueError(
+                f"node_features 'learned' belong to the {record.num_nodes} nodes that run {self.id} was trained on, "
+                f"got {graph.num_nodes} of {graph.name}; train with node_features 'degree' to predict for others"
+            )
+        return graph._replace(features=record.tensors[NODE_EMBEDDINGS])
 
     def _own_graph(self, record: SavedModel) -> Graph:
         """Return the graph of the run's message passing."""

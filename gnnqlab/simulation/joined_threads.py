@@ -29,6 +29,7 @@ class ThreadGroup:
         self.workers = workers
         self._barrier = threading.Barrier(workers, timeout=PATIENCE_S)
         self._parameters: list[FlatParameters] = []
+        self._terms = [torch.empty(0)] * workers
 
     def reduction(self, parameters: FlatParameters, slots: Slots) -> _ThreadSum:
         """Return the reduction of one worker; to be called once per worker, in the order of ranks."""
@@ -47,6 +48,14 @@ class ThreadGroup:
         self._wait(rank)  # until every worker has read the buffers
         self._parameters[rank].summed.copy_(total)
 
+    def add(self, rank: int, values: torch.Tensor) -> torch.Tensor:
+        """Return the sum of a tensor over all workers; a collective call."""
+        self._terms[rank] = values
+        self._wait(rank)  # until every term is there
+        total = torch.stack(self._terms).sum(0)  # (P, ...) -> (...)
+        self._wait(rank)  # until every worker has read the terms
+        return total
+
     def facts(self, rank: int) -> torch.Tensor:
         """Return the facts of one worker's buffer."""
         return self._parameters[rank].facts
@@ -56,7 +65,7 @@ class ThreadGroup:
             self._barrier.wait()
         except threading.BrokenBarrierError:
             raise PeerError(
-                f"worker {rank} needs the gradients of all workers, but another worker failed; see its error"
+                f"worker {rank} needs the terms of a sum of all workers, but another worker failed; see its error"
             ) from None
 
 

@@ -243,7 +243,8 @@ class ThreadedWorkers:
     ) -> None:
         settings.require_workers(cut.workers)
         self._mail = Mailbox(cut.workers)
-        self._joined = ThreadGroup(cut.workers) if joined else None
+        self._group = ThreadGroup(cut.workers)
+        self._joined = self._group if joined else None
         of_worker = list(observers) or [Observers(rank=rank) for rank in range(cut.workers)]
         # Processor time: elapsed time of a thread would include its waits for the cores of this process.
         self._clocks = [PhaseTimer(timer=time.thread_time, observers=observer) for observer in of_worker]
@@ -281,6 +282,7 @@ class ThreadedWorkers:
                     system.aggregates_before_projection,
                 )
             view = WorkerGraph(shard, exchange, seed=settings.seed)
+            view.node_sums.all_reduce = partial(self._group.add, shard.rank)
             network = build_network(model, graph, settings.seed, smooth)
             clock = self._clocks[shard.rank]
             if joined:
@@ -367,8 +369,7 @@ class ThreadedWorkers:
             with worker_thread(rank):
                 return work(self.trainers[rank])
         except BaseException:
-            if self._joined is not None:
-                self._joined.abort()  # ends their waits at the barrier
+            self._group.abort()  # ends their waits at the barrier
             for peer in range(len(self.trainers)):
                 self._mail.put(rank, peer, None)  # ends the wait of other workers for this one
             raise
@@ -383,8 +384,7 @@ _inside, _threads = 0, 1
 def one_thread() -> Iterator[None]:
     """Run products in the calling thread only: small products gain nothing from nested threads.
 
-    PyTorch's number of threads is partly global to the process, and callers may overlap, such as a widget's thread and
-    a cell. So each caller restores the number from before the first of them.
+    PyTorch's number of threads is partly global, and callers may overlap: each restores that from before the first.
     """
     global _inside, _threads
     with _COUNTING:

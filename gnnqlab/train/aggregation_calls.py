@@ -14,6 +14,7 @@ from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.observe import Observer, Observers, OperationEnded
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.node_features import num_features
 
 __all__ = ["record_aggregations", "row_bytes", "unused_settings"]
 
@@ -85,7 +86,8 @@ def unused_settings(config: RunConfig) -> list[str]:
     if size is None or config.workers == 1 or not (is_cached or (is_narrow and has_codes)):
         return []
     try:
-        calls = record_aggregations(model, features=size.features, classes=size.classes or model.hidden, system=system)
+        features = num_features(size.features, config.task.node_features, config.model.hidden)
+        calls = record_aggregations(model, features=features, classes=size.classes or model.hidden, system=system)
         sizes = _more_bytes(config, calls) if is_narrow and has_codes else None
     except Exception:  # a user's model or part may need a real graph; the workers report a wrong one
         return []
@@ -93,7 +95,7 @@ def unused_settings(config: RunConfig) -> list[str]:
     if is_cached and all(call.needs_gradient for call in calls):
         warnings.append(
             f"input_features 'cache' has no effect, because model {model.name} sends no rows of input features: it "
-            f"projects the {size.features} features before it aggregates, or has no aggregation; leave it out"
+            f"projects the {features} features before it aggregates, or has no aggregation; leave it out"
         )
     if sizes is not None:
         warnings.append(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gnnqlab.graph.sources import load
-from gnnqlab.message.transport.header import run_number
+from gnnqlab.message.transport.header import run_number, sends_headers
 from gnnqlab.message.transport.paced import Paced, Pacer
 from gnnqlab.message.transport.transport import Transport, make_transport
 from gnnqlab.nn.message_passing import WorkerGraph
@@ -23,7 +23,7 @@ from gnnqlab.systems.recipes.vanilla import vanilla
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.evaluation import Evaluation
 from gnnqlab.train.loop.node_labels import label_objective
-from gnnqlab.train.loop.trainer import Trainer, sends_headers
+from gnnqlab.train.loop.trainer import Trainer
 from gnnqlab.train.shard_cache import is_first_on_machine, shards_on_machine
 
 __all__ = ["evaluate_on_whole_graph", "own_training_shard"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from gnnqlab.graph.sources.sizes import least_size
 from gnnqlab.nn.models.registry import is_stacked
 from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.node_features import num_features
 
 __all__ = ["require_memory", "free_bytes", "min_memory"]
 
@@ -32,13 +33,14 @@ def min_memory(config: RunConfig) -> dict[str, int] | None:
         return None
     is_stack = is_stacked(model.name) and model.layers > 1
     # A lower bound: without biases, norms and the last layer.
-    numbers = size.features * model.hidden + (model.layers - 2) * model.hidden**2 if is_stack else 0
+    features = num_features(size.features, config.task.node_features, config.model.hidden)
+    numbers = features * model.hidden + (model.layers - 2) * model.hidden**2 if is_stack else 0
     saved_bytes = config.system.compute.kept_bytes if is_stack else 0
     # One hidden embedding less than layers; recomputation drops another one.
     layers = model.layers - (1 if config.train.recompute == "none" else 2)
     return {
         "weights": 16 * config.workers * numbers,
-        "features": size.feature_bytes,
+        "features": size.feature_bytes if config.task.node_features == "given" else 4 * size.nodes * features,
         "adjacency": 4 * size.edges,
         "kept": int(saved_bytes * size.nodes * model.hidden * layers),
     }

@@ -164,7 +164,11 @@ def prepare_shards(config: RunConfig, expect: Callable[[Graph], None]) -> None:
     """
     partitioner, held = config.system_on_hosts.partition, held_out_links(config)
     # The cache may be read-only if it has the shards already.
-    if _find_cached(config.graph, partitioner, config.workers, held) is None:
+    if _find_cached(config.graph, partitioner, config.workers, held) is not None:
+        # A run that needs no features may have stored the shards of a graph without them.
+        note = json.loads(_note(config.graph, held).read_text())
+        config.task.require_features(config.graph, note.get("num_features", 1))
+    else:
         require_cache()
         if _is_file(config.graph):
             _store(config.graph, partitioner, config.workers, lambda name, **limits: None, held, expect)
@@ -251,8 +255,9 @@ def _store(
             share.save(_links_path(folder, links, rank))
     # Written last, so that a note never names shards or links that do not exist yet.
     note = _note(source, held)
+    facts = {"content": graph.content_hash, "links": links, "num_features": graph.num_features}
     note.parent.mkdir(parents=True, exist_ok=True)
-    write_text(note, json.dumps({"content": graph.content_hash, "links": links}))
+    write_text(note, json.dumps(facts))
     return folder, links
 
 

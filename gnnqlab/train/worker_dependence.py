@@ -9,6 +9,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from gnnqlab.graph.sources.sizes import least_size
 from gnnqlab.nn.models.registry import build_model, model_home
 from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.node_features import num_features
 
 __all__ = ["worker_dependent_modules"]
 
@@ -16,9 +17,9 @@ __all__ = ["worker_dependent_modules"]
 def worker_dependent_modules(config: RunConfig) -> list[str]:
     """Return warnings of modules that break "P workers = one process"; empty for one worker and the package's models.
 
-    Batch normalization computes its statistics over the rows of one worker. Dropout modules draw random numbers in the
-    order of a worker's rows, where ``g.dropout`` draws them by node. Functions such as ``torch.dropout`` in a model's
-    ``forward`` are found by :func:`gnnqlab.testing.check_law` only.
+    Batch normalization of PyTorch computes its statistics over the rows of one worker. Dropout modules draw random
+    numbers in the order of a worker's rows, where ``g.dropout`` draws them by node. Functions such as ``torch.dropout``
+    in a model's ``forward`` are found by :func:`gnnqlab.testing.check_law` only.
 
     Example:
         >>> from gnnqlab.train.config.configure import configure
@@ -28,7 +29,8 @@ def worker_dependent_modules(config: RunConfig) -> list[str]:
     if config.workers == 1 or not model_home(config.model.name):
         return []
     size = least_size(config.graph)
-    features, classes = (4, 3) if size is None else (size.features or 4, size.classes or 3)
+    given, classes = (4, 3) if size is None else (size.features or 4, size.classes or 3)
+    features = num_features(given, config.task.node_features, config.model.hidden)
     try:
         model = build_model(config.model, features, classes, seed=0)
     except Exception:  # the workers report a model that cannot be built
@@ -46,7 +48,7 @@ _KINDS: tuple[tuple[type[nn.Module], str, str], ...] = (
     (
         _BatchNorm,
         "is a batch normalization, whose statistics are those of one worker's rows",
-        "use torch.nn.LayerNorm, which normalizes each row alone",
+        "use gnnqlab.nn.SyncBatchNorm, called with g, whose statistics are those of all workers, or torch.nn.LayerNorm",
     ),
     (
         _DropoutNd,

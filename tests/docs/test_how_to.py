@@ -31,6 +31,7 @@ from gnnqlab.systems import registry as systems
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
+from gnnqlab.train.node_features import with_node_features
 from tests.pages import ROOT, blocks, section
 
 HOW_TO = ROOT / "docs" / "how_to"
@@ -84,7 +85,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     def launch(graph: Any, *, wait: bool = False, **settings: Any) -> Trained:
         # Workers receive the configuration as text only.
         config = RunConfig.from_json(json.loads(json.dumps(gq.configure(graph, **settings).to_json())))
-        loaded = gq.load(graph)
+        loaded = with_node_features(gq.load(graph), config.task.node_features, columns=config.model.hidden)
         loaded.check_trainable()
         run = Trained(config, loaded)
         runs.append(run)
@@ -145,17 +146,24 @@ def test_your_own_graph(read: Callable[[str], Read]) -> None:
     pytest.importorskip("networkx", reason="networkx is not installed")
     page = read("own_graph")
     names = [graph.name for graph in page.graphs]
-    expected = ["follows", "mine", "mine", "matrix", "Zachary's Karate Club", "weighted", "surfaces", "tables"]
+    expected = ["follows", "mine", "mine", "matrix", "Zachary's Karate Club", "bare", "weighted", "surfaces", "tables"]
     assert names == expected
     for graph in page.graphs:
-        graph.check_trainable()
-    named, first, split, matrix, karate, weighted, surfaces, towns = page.graphs
+        graph.check_trainable(features=graph.name != "bare")
+    named, first, split, matrix, karate, bare, weighted, surfaces, towns = page.graphs
     assert [graph.name for graph in page.graphs if graph.edge_weights is not None] == [karate.name, "weighted"]
-    assert [graph.num_edge_features for graph in page.graphs] == [0, 0, 0, 0, 0, 0, 2, 0]
+    assert [graph.num_edge_features for graph in page.graphs] == [0, 0, 0, 0, 0, 0, 0, 2, 0]
+    assert bare.num_features == 0 and [run.config.task.node_features for run in page.runs[3:6]] == [
+        "degree",
+        "learned",
+        "given",
+    ]
     assert surfaces.num_edges == weighted.num_edges and page.names["sloped"].num_edge_features == 2
     assert [run.config.model.name for run in page.runs] == [
         "graphsage",
         "gcn",
+        "graphsage",
+        "graphsage",
         "graphsage",
         "gcn",
         "gat",

@@ -260,12 +260,12 @@ def test_state_of_rows_starts_again_with_other_workers():
     def callback(name):
         return SimpleNamespace(load=lambda facts, tensors: loaded.append(name))
 
-    parameters = FlatParameters(torch.nn.Linear(1, 1))  # a weight and a bias
+    model = torch.nn.Linear(1, 1)  # a weight and a bias
+    parameters = FlatParameters(model)
     optimizer = make_optimizer(parameters, learning_rate=LearningRate(0.1, epochs=1))
+    parts = {"model": model, "parameters": parameters, "optimizer": optimizer, "embeddings": None}
     names = ("rate", "rows", "only-here")
-    trainer = SimpleNamespace(
-        distributed=False, adaptives={n: callback(n) for n in names}, parameters=parameters, optimizer=optimizer
-    )
+    trainer = SimpleNamespace(distributed=False, adaptives={n: callback(n) for n in names}, **parts)
     tensors = {"values": torch.ones(2), "average": torch.ones(2), "square": torch.ones(2), "steps": torch.ones(())}
     facts = {"adaptives": {"rate": {}, "rows": {}, "only-there": {}}, "of_rows": ["rows"]}
     assert restore(trainer, Checkpoint(3, tensors, facts), same_workers=False)[0] == 3

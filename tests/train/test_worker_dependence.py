@@ -47,7 +47,7 @@ def layered(settings, in_features, num_classes, seed):
 @each(
     ("name", "texts"),
     [
-        ("normalized", ["module between of model", "BatchNorm1d", "here 2; use torch.nn.LayerNorm"]),
+        ("normalized", ["module between of model", "BatchNorm1d", "here 2; use gnnqlab.nn.SyncBatchNorm"]),
         ("dropped", ["module between.1 of model", "Dropout", "use g.dropout(x, p)"]),
         ("sloped", ["RReLU", "use torch.nn.LeakyReLU"]),
         ("layered", []),

@@ -20,11 +20,12 @@ from functools import cached_property
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from gnnqlab.errors import UnexpectedMessage
 
-__all__ = ["SIZE", "TAG", "Header", "Headers", "checksum", "run_number"]
+__all__ = ["SIZE", "TAG", "Header", "Headers", "checksum", "run_number", "sends_headers"]
 
 MAGIC = b"GNQL"
 VERSION = 1
@@ -225,3 +226,9 @@ def run_number(*what: str) -> int:
     """Hash strings that identify a run to a 64-bit number, equal on all of its workers."""
     # Separated, so that ("ab", "c") and ("a", "bc") differ.
     return int.from_bytes(hashlib.blake2b("\0".join(what).encode(), digest_size=8).digest(), "little")
+
+
+def sends_headers(setting: str) -> bool:
+    """Return True if messages have headers under this value of ``verify_messages``."""
+    over_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
+    return setting == "on" or (setting == "auto" and not over_nccl)

@@ -29,10 +29,12 @@ from gnnqlab.nn.models.registry import ModelSettings, build_model, model_home
 from gnnqlab.train.checkpoints.tensor_file import is_storable, read_tensors, write_tensors
 from gnnqlab.train.link_prediction.decoder import attach_decoder
 
-__all__ = ["LAST_MODEL", "MODEL", "ModelFile", "SavedModel", "read_model"]
+__all__ = ["LAST_MODEL", "MODEL", "NODE_EMBEDDINGS", "ModelFile", "SavedModel", "read_model"]
 
 MODEL = "model.safetensors"
 LAST_MODEL = "last_model.safetensors"
+NODE_EMBEDDINGS = "node_embeddings"
+"""Name of trained embeddings in the ``state_dict``, float32 ``(num_nodes, num_features)``."""
 _PREFIX = "best_model/"
 """Prefix of the best weights among the tensors of a checkpoint."""
 
@@ -64,6 +66,8 @@ class SavedModel:
         # Before the weights are loaded: the file holds those of the decoder as well.
         if decoder is not None:
             attach_decoder(model, decoder, self.num_classes, seed=seed)
+        if NODE_EMBEDDINGS in self.tensors:  # an input of the model, stored with it
+            model.register_parameter(NODE_EMBEDDINGS, nn.Parameter(self.tensors[NODE_EMBEDDINGS]))
         for name, parameter in model.named_parameters():
             if name in self.tensors:  # load_state_dict would convert the file's dtype to that of the new model
                 parameter.data = parameter.data.to(self.tensors[name].dtype)
@@ -128,23 +132,27 @@ class ModelFile:
         if state:
             self._best_state, self._best_epoch = state, epoch
 
-    def write(self, epoch: int) -> str | None:
+    def write(self, epoch: int, embeddings: Mapping[str, Tensor] | None = None) -> str | None:
         """Write the best weights, and the present ones if they are others; a crash leaves each file old or new.
 
         Args:
             epoch: the last epoch trained.
+            embeddings: trained embeddings of all nodes, ``rows`` and ``best``; by default none.
 
         Returns:
             The reason if a file could not be written; training continues without it.
         """
-        state = self._model.state_dict()
+        state, best_state = self._model.state_dict(), self._best_state
+        if embeddings:
+            state[NODE_EMBEDDINGS] = embeddings["rows"]
+            best_state = {**best_state, NODE_EMBEDDINGS: embeddings.get("best", embeddings["rows"])}
         try:
             if self._best_epoch in (None, epoch):
                 self._write(MODEL, state, epoch)
                 (self._run / LAST_MODEL).unlink(missing_ok=True)  # of an earlier stop
             else:
                 self._write(LAST_MODEL, state, epoch)
-                self._write(MODEL, self._best_state, self._best_epoch)
+                self._write(MODEL, best_state, self._best_epoch)
         except OSError as error:
             return f"writing the model failed: {error.strerror or error}"
         except ValueError as error:

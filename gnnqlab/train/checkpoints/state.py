@@ -36,9 +36,14 @@ _LIMIT_S = 600.0
 
 _OPTIMIZER = "optimizer/"
 """Prefix of the tensors that a user's optimizer makes."""
+_EMBEDDINGS = "node_embeddings/"
+"""Prefix of the tensors of trained node embeddings."""
+_BUFFER = "buffer/"
+"""Prefix of the buffers of the model, such as running means of a batch normalization."""
 _ADDED = {
-    "class_weights": "", "objective": "", "optimizer": "adam", "sgd_momentum": 0.0, "max_gradient_norm": None,
-    "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0, "protocol": "transductive",
+    "class_weights": "", "objective": "", "node_features": "given", "optimizer": "adam", "sgd_momentum": 0.0,
+    "max_gradient_norm": None, "lr_schedule": "constant", "lr_period": 50, "lr_factor": 0.5, "warmup_epochs": 0,
+    "protocol": "transductive",
 }  # fmt: skip
 """Settings that version 0.9 did not have, with the defaults for which a training is the same as there."""
 
@@ -108,7 +113,11 @@ def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if own_tensors is not None:  # on all workers or on none, because all have the same callbacks
         # Their keys name their worker, so that those of all workers fit into one dictionary.
         tensors |= _gather_on_rank0(own_tensors) if trainer.distributed else own_tensors
-    return tensors, {"adaptives": facts, "of_rows": per_row}
+    learned_names = []
+    if trainer.embeddings is not None:
+        learned_names = trainer.embeddings.names()
+        tensors |= {f"{_EMBEDDINGS}{name}": table for name, table in trainer.embeddings.gather().items()}
+    return tensors, {"adaptives": facts, "of_rows": per_row, "node_embeddings": learned_names}
 
 
 def restore(
@@ -140,10 +149,15 @@ def restore(
     epoch, facts, small_tensors = shared_state
     # In place, because parameters are views of the flat buffer; in one order, so that broadcasts match.
     for name, target in _trained_tensors(trainer).items():
-        if checkpoint is not None:
+        # Buffers are absent in checkpoints of version 0.9.
+        if checkpoint is not None and (name in checkpoint.tensors or not name.startswith(_BUFFER)):
             target.copy_(checkpoint.tensors[name])
         if trainer.distributed:
             dist.broadcast(target, 0)
+    if trainer.embeddings is not None:
+        for name in facts["node_embeddings"]:
+            table = None if checkpoint is None else checkpoint.tensors[f"{_EMBEDDINGS}{name}"]
+            trainer.embeddings.load(name, table)
     trainer.optimizer.load_late(_under(_OPTIMIZER, small_tensors))
     # Another number of workers may also have other callbacks: a single worker has no exchange.
     dropped = set()
@@ -161,8 +175,10 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _trained_tensors(trainer: Trainer) -> dict[str, Tensor]:
-    """Return the tensors that every optimizer step changes, identical on all workers."""
-    return {"values": trainer.parameters.values, **trainer.optimizer.tensors()}
+    """Return the tensors that training changes, identical on all workers: with the buffers of the ``state_dict``."""
+    stored_names = trainer.model.state_dict().keys()
+    buffers = {f"{_BUFFER}{name}": each for name, each in trainer.model.named_buffers() if name in stored_names}
+    return {"values": trainer.parameters.values, **trainer.optimizer.tensors(), **buffers}
 
 
 def _gather_on_rank0(own_tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -284,11 +300,12 @@ class CheckpointManager:
         # The request was broadcast, so all workers take this branch together: capture() is collective.
         if is_interrupted or (self._every > 0 and (is_requested or (epoch + 1) % self._every == 0 or is_last)):
             self._take(epoch, time_s)
-        if is_requested and self._rank == 0:
-            # The request is removed last: by then checkpoint and model are on disk, or their failure is reported.
+        if is_requested:
             self._report("checkpoint failed", self._files.finish())
             self._write_model(epoch)
-            (self._folder / CHECKPOINT_NOW).unlink(missing_ok=True)
+            # The request is removed last: by then checkpoint and model are on disk, or their failure is reported.
+            if self._rank == 0:
+                (self._folder / CHECKPOINT_NOW).unlink(missing_ok=True)
 
     def evaluated(self, epoch: int, score: float | None) -> int:
         """Retain the weights of this epoch for the model if its validation score is the best so far.
@@ -296,8 +313,11 @@ class CheckpointManager:
         Returns:
             Epochs since the best one; the same on all workers, because all have the same scores.
         """
-        if self._best.update(epoch, score) and self._rank == 0:
-            self._model_file.select(epoch)
+        if self._best.update(epoch, score):
+            if self._trainer.embeddings is not None:
+                self._trainer.embeddings.select()
+            if self._rank == 0:
+                self._model_file.select(epoch)
         assert self._best.epoch is not None
         waited_epochs = epoch - self._best.epoch
         self._trainer.optimizer.learning_rate.evaluated(epoch, waited_epochs)
@@ -305,8 +325,7 @@ class CheckpointManager:
 
     def close(self) -> None:
         """Write the model, and wait until it and the last checkpoint are on disk."""
-        if self._rank == 0:
-            self._write_model(self._last_epoch)
+        self._write_model(self._last_epoch)
         self._report("checkpoint failed", self._files.finish())
 
     def _take(self, epoch: int, time_s: float) -> None:
@@ -325,8 +344,13 @@ class CheckpointManager:
             self._report("checkpoint failed", self._files.save(epoch + 1, tensors | best_tensors, facts))
 
     def _write_model(self, epoch: int) -> None:
-        self._heartbeat.phase("save", limit_s=_LIMIT_S)
-        self._report("model failed", self._model_file.write(epoch))
+        """Write the model on rank 0; every worker must call this, since each has rows of trained embeddings."""
+        embeddings = self._trainer.embeddings
+        if self._rank == 0 or embeddings is not None:
+            self._heartbeat.phase("save", limit_s=_LIMIT_S)
+        tables = {} if embeddings is None else embeddings.gather()
+        if self._rank == 0:
+            self._report("model failed", self._model_file.write(epoch, tables))
 
     def _report(self, event: str, failure: str | None) -> None:
         if failure is not None:

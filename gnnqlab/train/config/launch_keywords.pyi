@@ -72,6 +72,10 @@ class LaunchKeywords(TypedDict, total=False):
     """Epochs between checkpoints, from which a run can be resumed; one is also taken at the end. 0: none."""
     task: Literal["nodes", "links"]
     """Learning task: classification of ``nodes``, or prediction of ``links`` (edges)."""
+    node_features: Literal["given", "degree", "learned"]
+    """Features of nodes: those of the graph (``given``); or, for graphs without features and to see how much
+    features help, 16 columns of the in-degree (``degree``), or an embedding of each node of the dimension of hidden
+    layers, trained with the model (``learned``)."""
     class_weights: str
     """nodes: weights of the classes in the loss: ``balanced``, inversely to the number of training nodes of a
     class, or one number per class, separated by commas. Default: 1 for all."""

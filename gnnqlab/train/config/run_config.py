@@ -21,6 +21,7 @@ from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.learning_rate import SCHEDULES, LearningRate, schedule_function
 from gnnqlab.train.loop.optimizers import OPTIMIZERS, optimizer_function
 from gnnqlab.train.loop.reduction import GRADIENTS
+from gnnqlab.train.node_features import check_learned
 from gnnqlab.train.records.evaluation_pauses import usual_every
 
 __all__ = ["LaunchSettings", "RunConfig", "TrainSettings"]
@@ -249,6 +250,7 @@ class RunConfig:
         self._check_entropy()
         self._check_links()
         self._check_protocol()
+        check_learned(self.task.node_features, self.system.partition.cuts, dataclasses.asdict(self.train))
         if refusal := self.system.compute.refuses_activation(self.model.activation):
             raise ValueError(refusal)
         if self.model.attends and (reason := self.system.exchange.refuses_attention(self.system)):
@@ -310,15 +312,15 @@ class RunConfig:
                 f"{what} has a loss without weights of classes, got class_weights {self.task.class_weights!r}; leave "
                 f"them out, or leave out {what}"
             )
+        if self.task.node_features != "given":
+            kind, way = self.task.node_features, "pass graph.with_degree_features()"
+            raise ValueError(f"{what} uses the features of the graph, got node_features {kind!r}; {way}")
         if self.train.protocol != "transductive":
-            raise ValueError(
-                f"{what} trains on the whole graph, got protocol {self.train.protocol!r}; choose 'transductive'"
-            )
+            protocol = self.train.protocol
+            raise ValueError(f"{what} trains on the whole graph, got protocol {protocol!r}; choose 'transductive'")
         if self.task.objective and not class_weights:
-            raise ValueError(
-                f"{what} has the loss of the package, got objective {self.task.objective!r}; leave it out, or leave "
-                f"out {what}"
-            )
+            objective = self.task.objective
+            raise ValueError(f"{what} has the loss of the package, got objective {objective!r}; leave one of them out")
         if self.task.task != "nodes":
             raise ValueError(
                 f"{what} supports task 'nodes' only, got task {self.task.task!r}; pass a configuration of task "

@@ -12,19 +12,26 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.settings import Former, OneOf, Range, check
 from gnnqlab.train.link_prediction.decoder import DECODERS
 from gnnqlab.train.loop.own_objective import importable_name, node_objective, objective_class
+from gnnqlab.train.node_features import NODE_FEATURES
 
 __all__ = ["TASKS", "TaskSettings"]
 
 TASKS = ("nodes", "links")
+_OF_NODES = ("node_features", "class_weights", "objective")
+"""Settings that task ``nodes`` has, too."""
 
 
 @accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """Learning task and its settings; all but ``task``, ``class_weights`` and ``objective`` apply to task ``links``."""
+    """Learning task, its input and its settings; those that begin with "links" apply to task ``links`` only."""
 
     task: Annotated[str, OneOf(TASKS)] = "nodes"
     """Learning task: classification of ``nodes``, or prediction of ``links`` (edges)."""
+    node_features: Annotated[str, OneOf(NODE_FEATURES)] = "given"
+    """Features of nodes: those of the graph (``given``); or, for graphs without features and to see how much features
+    help, 16 columns of the in-degree (``degree``), or an embedding of each node of the dimension of hidden layers,
+    trained with the model (``learned``)."""
     class_weights: str = ""
     """nodes: weights of the classes in the loss: ``balanced``, inversely to the number of training nodes of a class, or
     one number per class, separated by commas. Default: 1 for all."""
@@ -77,7 +84,7 @@ class TaskSettings:
         changed_names = [
             f"{field.name} {getattr(self, field.name)!r}"
             for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default and field.name not in ("class_weights", "objective")
+            if getattr(self, field.name) != field.default and field.name not in _OF_NODES
         ]
         if changed_names:
             raise ValueError(
@@ -91,12 +98,23 @@ class TaskSettings:
             ValueError: with the missing data.
         """
         if self.task == "nodes":
-            graph.check_trainable()
+            graph.check_trainable(features=self.node_features == "given")
             if self.objective:
                 node_objective(graph, own=self.objective)  # raises
-        elif graph.num_features == 0:
+        else:
+            self.require_features(graph.name, graph.num_features)
+
+    def require_features(self, graph: str, features: int) -> None:
+        """Raise if a graph has no features and the training needs some.
+
+        Args:
+            graph: name of the graph.
+            features: its number of features per node.
+        """
+        if features == 0 and self.node_features == "given":
             raise ValueError(
-                f"training needs node features, graph {graph.name!r} has none; pass features= when you build the graph"
+                f"training needs node features, graph {graph!r} has none; pass features= when you build the graph, or "
+                "set node_features to 'degree' or 'learned'"
             )
 
     def columns(self, hidden: int, num_classes: int) -> int:

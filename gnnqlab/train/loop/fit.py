@@ -25,6 +25,7 @@ from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.control import Control
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.inductive import evaluate_on_whole_graph, own_training_shard
+from gnnqlab.train.learned_features import learn_features
 from gnnqlab.train.link import HostTrafficCounter, Link
 from gnnqlab.train.loop.objective import Scores
 from gnnqlab.train.loop.phase_timer import PhaseTimer
@@ -41,6 +42,7 @@ from gnnqlab.train.loop.recorders import (
 )
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from gnnqlab.train.memory import keep_pages
+from gnnqlab.train.node_features import with_node_features
 from gnnqlab.train.processors import ORIGIN
 from gnnqlab.train.records.history import trim_records
 from gnnqlab.train.records.json_lines import log_event
@@ -90,6 +92,8 @@ def fit(
         held=held_links,
         expect=task.require_graph,
     )
+    start = {"columns": config.model.hidden, "seed": settings.seed}  # of trained embeddings
+    shard = with_node_features(shard, task.node_features, **start)
     # Timer, observers, link and control, which the trainer reports to or reads from.
     observers = Observers(observers_named(config.launch.observers), rank)
     clock = PhaseTimer(heartbeat.phase, observers=observers)
@@ -102,6 +106,7 @@ def fit(
     train_shard = shard
     if is_inductive:
         train_shard = own_training_shard(config.graph, rank=rank, workers=workers, run=folder, heartbeat=heartbeat)
+        train_shard = with_node_features(train_shard, task.node_features)
     trainer = worker_trainer(
         train_shard,
         placed_system,
@@ -118,6 +123,8 @@ def fit(
         links=None if held_links is None else own_links(folder, rank),
         transports=transports,
     )
+    if task.node_features == "learned":
+        learn_features(trainer, shard.num_global_nodes)
     if is_inductive:
         evaluate_on_whole_graph(trainer, shard, run=_identity(config), pacer=pacer, transports=transports)
     if watch is not None:

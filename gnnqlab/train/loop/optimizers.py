@@ -43,7 +43,7 @@ class Optimizer(ABC):
     ) -> None:
         self._parameters = parameters
         self.learning_rate = learning_rate
-        self._weight_decay, self._max_gradient_norm = weight_decay, max_gradient_norm
+        self._weight_decay, self.max_gradient_norm = weight_decay, max_gradient_norm
 
     @torch.no_grad()
     def step(self, epoch: int = 0) -> None:
@@ -52,8 +52,8 @@ class Optimizer(ABC):
         Args:
             epoch: whose learning rate is used; without a schedule all epochs have the same.
         """
-        if self._max_gradient_norm is not None:
-            self._parameters.clip_gradients(self._max_gradient_norm)
+        if self.max_gradient_norm is not None:
+            self._parameters.clip_gradients(self.max_gradient_norm)
         self._update(self.learning_rate.value(epoch))
 
     @abstractmethod

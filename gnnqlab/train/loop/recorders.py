@@ -46,7 +46,7 @@ class ChannelBytes(Recorder):
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
-        self._before = (0, 0, 0, 0.0)
+        self._before = (0, 0, 0, 0.0, 0)
 
     def figures(self) -> dict[str, Any]:
         channels = self._trainer.channels
@@ -55,6 +55,7 @@ class ChannelBytes(Recorder):
             sum(channel.bytes_params for channel in channels),
             sum(channel.bytes_headers for channel in channels),
             sum(channel.wire_s for channel in channels),
+            self._trainer.graph.node_sums.sent_bytes,  # of batch normalization over all workers
         )
         # Counters run from the first epoch on; a record has the difference.
         earlier_totals, self._before = self._before, totals
@@ -62,7 +63,7 @@ class ChannelBytes(Recorder):
             "bytes_payload": totals[0] - earlier_totals[0],
             "bytes_params": totals[1] - earlier_totals[1],
             "bytes_headers": totals[2] - earlier_totals[2],
-            "bytes_gradients": self._trainer.reduction.sent_bytes,
+            "bytes_gradients": self._trainer.reduction.sent_bytes + totals[4] - earlier_totals[4],
             "wire_s": round(totals[3] - earlier_totals[3], 7),
             "memory_bytes": _peak_memory(),
         }

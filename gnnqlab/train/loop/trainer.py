@@ -26,7 +26,7 @@ from gnnqlab.message.channels.incoming import MessageRecord
 from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.direction import by_direction, of_direction
-from gnnqlab.message.transport.header import run_number
+from gnnqlab.message.transport.header import run_number, sends_headers
 from gnnqlab.message.transport.links import sizes_up_to, time_transfers
 from gnnqlab.message.transport.paced import Paced, Pacer
 from gnnqlab.message.transport.transport import Transport, make_transport
@@ -45,6 +45,7 @@ from gnnqlab.train.link_prediction.objective import LinkObjective
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.evaluation import Evaluation
 from gnnqlab.train.loop.gradient_check import GradientCheck
+from gnnqlab.train.loop.node_embeddings import NodeEmbeddings
 from gnnqlab.train.loop.objective import Objective, Scores
 from gnnqlab.train.loop.optimizers import make_optimizer
 from gnnqlab.train.loop.own_objective import node_objective
@@ -55,7 +56,7 @@ from gnnqlab.train.loop.scalar_reduction import ScalarReduction
 from gnnqlab.worker_context import WorkerContext
 
 __all__ = [
-    "Controller", "Trainer", "WorkerGroup", "sends_headers", "worker_components", "worker_context", "worker_trainer",
+    "Controller", "Trainer", "WorkerGroup", "worker_components", "worker_context", "worker_trainer",
 ]  # fmt: skip
 
 
@@ -112,6 +113,7 @@ class Trainer:
         if not getattr(model, "takes_sparse_input", False):
             graph.densify_features()
         self.evaluation = Evaluation(graph, objective)  # replaced under the inductive protocol
+        self.embeddings: NodeEmbeddings | None = None  # rows of nodes to train, if the run has some
         slots = self._scalars.slots
         self.parameters = FlatParameters(self.model, num_facts=slots.count)
         if distributed:
@@ -135,6 +137,8 @@ class Trainer:
             self.observers.epoch = epoch
         with self.clock("optimizer"):
             self.parameters.zero()
+            if self.embeddings is not None:
+                self.embeddings.zero()
         with self._recompute_context() as remakes:
             graph = self.graph.open_pass(epoch, training=True, clock=self.clock, remakes=remakes)
             logits = self.model(graph, self.graph.features)  # (N, F) -> (N, C)
@@ -161,6 +165,8 @@ class Trainer:
         start = time.perf_counter()
         loss = self.gradients(epoch)
         with self.clock("optimizer"):
+            if self.embeddings is not None:  # first, because it clips the gradients of the weights, too
+                self.embeddings.step(epoch)
             self.optimizer.step(epoch)
         self._epoch_s = time.perf_counter() - start if self._is_usual() else None
         if self._has_update:  # on all workers or on none: the flag was summed
@@ -392,9 +398,3 @@ def worker_trainer(
         adaptives=[*controls, *itertools.chain(*callbacks.values())],
         observers=observers,
     )
-
-
-def sends_headers(setting: str) -> bool:
-    """Return True if messages have headers under this value of ``verify_messages``."""
-    over_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
-    return setting == "on" or (setting == "auto" and not over_nccl)
