@@ -15,9 +15,10 @@ import html
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.static_image import svg_of
+from gnnqlab.lab.figures.static_image import save, svg_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,6 +45,10 @@ class FigureData:
 
     figure: Figure
     frame: DataFrame
+
+    def save(self, path: str | Path, **settings: Any) -> Path:
+        """Write the figure for a paper; see ``gq.charts.save`` for ``width``, ``height``, ``font`` and the errors."""
+        return save(self.figure, path, **settings)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the formats that a notebook stores. Never raises: if the picture fails, the table remains."""
