@@ -238,7 +238,10 @@ def save(
         own_height = int(drawn.layout.height or _HEIGHT) - (_TITLE if top else 0)
         drawn.update_layout(title={"text": ""}, height=own_height, margin={"t": top and max(top - _TITLE, 8)})
     # Pixels of the figure's own text become `font` points; a pixel of CSS is 1/96 inch, a point 1/72.
-    scale = font * 96 / 72 / float(drawn.layout.font.size or drawn.layout.template.layout.font.size or 12)
+    text_pixels = float(drawn.layout.font.size or drawn.layout.template.layout.font.size or 12)
+    scale = font * 96 / 72 / text_pixels
+    for update in (drawn.update_xaxes, drawn.update_yaxes):
+        update(title_font_size=text_pixels)  # Plotly writes titles of axes larger
     layout_width = round(width_cm * _PIXELS_PER_CM / scale)
     scale = width_cm * _PIXELS_PER_CM / layout_width  # exactly the width, although the layout has whole pixels
     layout_height = int(drawn.layout.height or _HEIGHT)
