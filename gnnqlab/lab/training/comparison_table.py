@@ -143,13 +143,14 @@ def comparison_frame(
 ) -> DataFrame:
     """Return a table with one row per run; ratios are relative to the baseline's run with the same seed.
 
-    A ratio above 1 is an improvement; it is NaN for a seed that the baseline lacks, unless the baseline is a single run.
+    Ratios above 1 are improvements, and NaN for a seed that the baseline lacks, unless the baseline is a single run.
 
     Columns: ``group`` (label without the seed), ``seed, workers, epochs, accuracy`` (or ``micro-F1``, or ``AUC,
     MRR``)``, difference`` (from the baseline's score)``, best_val, train_s, faster, to_target_s, faster_to_target,
-    epoch_s, speedup, bytes_per_epoch, bytes_payload, bytes_params, fewer_bytes, comm_s, comp_s, quant_s, assign_s, assign_share, assign_cpu_s, final_loss, peak_memory_bytes, link``. ``train_s`` is the whole
-    training and ``to_target_s`` the time to accuracy (``seconds_to``), NaN for a run that did not reach it; both
-    include rare costs, such as bit assignment, which the median epoch (``epoch_s``, and its ``speedup``) leaves out.
+    epoch_s, speedup, bytes_per_epoch, bytes_payload, bytes_params, fewer_bytes, comm_s, comp_s, quant_s, assign_s,
+    assign_share, assign_cpu_s, final_loss, peak_memory_bytes, link``. ``train_s`` is the whole training and
+    ``to_target_s`` the time to accuracy (``seconds_to``), NaN for a run that did not reach it; both include rare costs,
+    such as bit assignment, which the median epoch (``epoch_s``, and its ``speedup``) leaves out.
     Bytes are split into data and parameters as in SYLVIE Table XII; ``assign_cpu_s`` is the processor time of all
     assignments in the background.
 

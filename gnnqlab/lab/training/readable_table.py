@@ -39,7 +39,7 @@ class ReadableTable:
         return {row: words for row, words in self.cells.get(NOTE, {}).items() if words}
 
     def fitted(self, width: int) -> str:
-        """Return the table as text, with notes below it, and without the last columns if lines were longer than ``width``."""
+        """Return the table as text, with notes below it; columns that do not fit into ``width`` are named instead."""
         columns = [name for name in self.cells.columns if name != NOTE]
         names = list(columns)
         text = str(self.cells[columns].to_string())
