@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
     from plotly.graph_objects import Figure
 
-__all__ = ["encode_indexed", "pixels", "save", "size", "svg_of"]
+__all__ = ["BROWSERS", "encode_indexed", "pixels", "save", "size", "svg_of"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER = ">IIBBBBB"
@@ -152,7 +152,8 @@ def _encode_rows(width: int, height: int, channels: int, interlace: int, rows: b
     return _file((width, height, 8, channels, 0, 0, interlace), [], zlib.compress(rows))
 
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+"""Programs that can draw figures, in the order in which they are looked for."""
 _WIDTH = 720
 """Width of a picture in pixels, which fits a page of 900 in JupyterLab; wider ones would be cut off."""
 _HEIGHT = 360
@@ -305,10 +306,10 @@ def _missing_for_pictures() -> str:
         import kaleido
     except ImportError as error:
         return f"the package kaleido, got {error}; pip install 'gnnqlab[lab]'"
-    browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, _BROWSERS)), None)
+    browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, BROWSERS)), None)
     way_out = "install chromium, or name a browser by the variable BROWSER_PATH"
     if browser is None:
-        return f"Chromium or Chrome, found none of {', '.join(_BROWSERS)}; {way_out}"
+        return f"Chromium or Chrome, found none of {', '.join(BROWSERS)}; {way_out}"
     try:
         kaleido.start_sync_server(path=browser, silence_warnings=True)
         atexit.register(kaleido.stop_sync_server, silence_warnings=True)

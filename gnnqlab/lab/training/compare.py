@@ -247,7 +247,7 @@ class Comparison:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         readable = self._readable()
         table = table_html(readable.cells, caption=self._note(), best=readable.best)
-        for unit in ("s,", "×<", "ms<", "B<", "kB<", "MB<", "GB<"):  # no line ends before a unit
+        for unit in ("s,", "s<", "%<", "×<", "ms<", "B<", "kB<", "MB<", "GB<"):  # no line ends before a unit
             table = table.replace(f" {unit}", f"&nbsp;{unit}")
         return {"text/plain": repr(self), "text/html": table}
 
