@@ -16,6 +16,7 @@ from gnnqlab.cli.options import Options
 from gnnqlab.cli.train import follow
 
 if TYPE_CHECKING:
+    from gnnqlab.lab.training.compare import Comparison
     from gnnqlab.run.run import Run
     from gnnqlab.train.config.run_config import RunConfig
     from gnnqlab.train.dgl_mini_batch import BaselineRun
@@ -36,12 +37,16 @@ class Compare(Options):
     model: str = "gcn"
     """Models separated by commas; `gnnqlab models` lists them. Your own ones are module:function, their builders."""
     systems: str = "vanilla,fixed-bits"
-    """Systems separated by commas; the first is the baseline. A system may have its own settings, each after a colon:
+    """Systems separated by commas; the baseline is Vanilla, or the first one without it. A system may have its own
+    settings, each after a colon:
     vanilla,fixed-bits:bits=1,fixed-bits:bits=8,adaqp:lam=0.3:bit_widths=2+4+8,bns-gcn:p=0.1. They override the options
     --bits, --lam ..., which apply to all systems that take them; `gnnqlab systems` lists the settings."""
     target: float | None = None
     """Validation score in [0, 1] for the time-to-accuracy; default: half a point below Vanilla's best on the same graph
     with the same model."""
+    seeds: int = 1
+    """Trainings of each system, with the seeds --seed, --seed + 1, ...; several give means with 95 % intervals, and
+    speed-ups and differences between runs of the same seed."""
     mini_batch: bool = False
     """Also train on mini-batches of sampled neighbours (DGL): one process and thread, no link."""
     fanout: int = 10
@@ -54,6 +59,8 @@ class Compare(Options):
 
         if self.target is not None:
             check_target(self.target)
+        if self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}; --seed sets the first of them")
         fields = self._fields()  # all of them first, so that an error is raised before any training
         count, num_trained = sum(len(cell.configs) for cell in fields), 0
         for cell in fields:
@@ -65,7 +72,7 @@ class Compare(Options):
             self._judge(cells)
         failures = [line for cell in fields for line in cell.failed]
         if not self.json:
-            print(grid_table([cell.table() for cell in fields]))
+            print(grid_table([cell.table() for cell in fields]) if self.seeds == 1 else _seed_tables(fields))
             for cell in cells:
                 print(f"report: {cell.report}")
         if failures:
@@ -85,13 +92,29 @@ class Compare(Options):
         for graph in graphs_in(self.graph):
             for model in models_in(self.model):
                 options = dataclasses.replace(self, graph=graph, model=model)
-                configs = [options.configure(choice.name, **choice.settings) for choice in systems]
+                configs = [
+                    each.configure(choice.name, **choice.settings)
+                    for each in options._of_each_seed()  # seeds outside: a slow minute affects all systems of a seed
+                    for choice in systems
+                ]
                 if self.mini_batch:
                     configs[0].require_nodes(
                         "--mini-batch", class_weights=False
                     )  # DGL's mini-batches have no link prediction
-                fields.append(_Field(graph, model, systems, _with_equal_evaluation(configs)))
+                fields.append(_Field(graph, model, systems * self.seeds, _with_equal_evaluation(configs)))
         return fields
+
+    def _of_each_seed(self) -> list[Compare]:
+        """Return the options once for each seed."""
+        if self.seeds == 1:
+            return [self]
+        from gnnqlab.settings import settings_in
+        from gnnqlab.train.config.run_config import TrainSettings
+
+        (setting,) = (setting for setting in settings_in(TrainSettings) if setting.name == "seed")
+        first = setting.read(self.option_texts.get("seed", "0"), label="seed")
+        texts = [{**self.option_texts, "seed": str(first + number)} for number in range(self.seeds)]
+        return [dataclasses.replace(self, option_texts=option_texts) for option_texts in texts]
 
     def _train(self, cell: _Field, num_trained: int, count: int) -> None:
         """Train the runs of one graph and model; a failure is reported, and the others continue."""
@@ -101,15 +124,17 @@ class Compare(Options):
         try:
             cell.configs = resolve_comm_share(cell.configs)  # one calibrated link for all systems
         except (RuntimeError, OSError) as error:
-            for choice in cell.choices:
-                cell.fail(choice, f"calibrating the link failed: {error}")
+            for choice, config in zip(cell.choices, cell.configs, strict=True):
+                seed = config.train.seed if self.seeds > 1 else None
+                cell.fail(choice, f"calibrating the link failed: {error}", seed)
             return
         for number, (choice, config) in enumerate(zip(cell.choices, cell.configs), start=num_trained + 1):
             try:
                 run = launch(config, root=self.out)
-                follow(run, f"{number} of {count}: {choice} on {cell.graph}: " if count > 1 else "")
+                seed_text = f", seed {config.train.seed}" if self.seeds > 1 else ""
+                follow(run, f"{number} of {count}: {choice}{seed_text} on {cell.graph}: " if count > 1 else "")
             except (RuntimeError, OSError) as error:
-                cell.fail(choice, str(error))
+                cell.fail(choice, str(error), config.train.seed if self.seeds > 1 else None)
                 continue  # the next system still trains
             cell.runs.append(run)
             cell.settings.append(choice.settings)
@@ -136,6 +161,7 @@ class Compare(Options):
     def _judge(self, cells: list[_Field]) -> None:
         """Compare the runs of each graph and model, and write a page for each."""
         from gnnqlab.lab.training.compare import compare
+        from gnnqlab.lab.training.seed_groups import seed_of
         from gnnqlab.lab.training.snapshot import graph_name, labels
         from gnnqlab.run import folder as files
 
@@ -148,9 +174,13 @@ class Compare(Options):
             # JSON has no NaN, which stands for runs without validation.
             cell.target = None if math.isnan(comparison.target) else comparison.target
             cell.names = labels(comparison.runs)
+            cell.baseline, cell.notes, cell.text = comparison.baseline, comparison.notes, repr(comparison)
+            if self.seeds > 1:
+                cell.over_seeds = _over_seeds(comparison)
             settings = [*cell.settings, *({} for _ in cell.line)]  # the mini-batch row comes last and has no settings
             cell.summaries = [
                 {**run.summary, "settings": run_settings, "to_target_s": None if math.isnan(seconds) else seconds}
+                | ({"seed": seed_of(run)} if self.seeds > 1 else {})
                 for run, run_settings, seconds in zip(
                     comparison.runs, settings, comparison.to_frame()["to_target_s"], strict=True
                 )
@@ -186,11 +216,18 @@ class _Field:
     report: str = ""
     names: list[str] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
+    baseline: int = 0
+    notes: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    """The comparison as a table."""
+    over_seeds: list[dict[str, Any]] | None = None
+    """Means of each metric over seeds; ``None`` for one seed."""
 
-    def fail(self, choice: SystemChoice, error: str) -> None:
-        """Record a failed training, and report it in one line."""
+    def fail(self, choice: SystemChoice, error: str, seed: int | None = None) -> None:
+        """Record a failed training, with its seed if there are several, and report it in one line."""
         text = " ".join(error.split())
-        facts = {"system": choice.name, "settings": choice.settings, "model": self.model, "graph": self.graph}
+        facts: dict[str, Any] = {"system": choice.name, "settings": choice.settings, "model": self.model, "graph": self.graph}
+        facts |= {} if seed is None else {"seed": seed}
         self.failed.append({**facts, "error": text})
         print(f"gnnqlab: {choice}, {self.model} on {self.graph}: {text}", file=sys.stderr)
 
@@ -202,6 +239,8 @@ class _Field:
             "summaries": self.summaries,
             "names": self.names,
             "target": self.target,
+            "baseline": self.baseline,
+            "notes": self.notes,
             "no_line": self.no_line,
             "failed": [str(SystemChoice(line["system"], line["settings"])) for line in self.failed],
         }
@@ -214,9 +253,31 @@ class _Field:
             "target": self.target,
             "report": self.report,
         }
+        if self.over_seeds is not None:
+            facts["over_seeds"] = self.over_seeds
         if mini_batch:
             facts["mini_batch"] = self.summaries[-1] if self.line else {"skipped": self.no_line}
         return facts
+
+
+def _seed_tables(fields: list[_Field]) -> str:
+    """Return a table of means over seeds for each graph and model."""
+    lines = []
+    for cell in fields:
+        lines += [f"{cell.model} on {cell.graph}"] if len(fields) > 1 else []
+        lines += [cell.text] if cell.text else []
+        lines += [
+            f"failed: {SystemChoice(each['system'], each['settings'])}, seed {each['seed']}" for each in cell.failed
+        ]
+        lines += [f"no mini-batch line for {cell.model} on {cell.graph}: {cell.no_line}"] if cell.no_line else []
+    return "\n".join(lines)
+
+
+def _over_seeds(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the means over seeds as plain values; JSON has no NaN, which stands for an interval of one seed."""
+    columns = ["system", "metric", "unit", "seeds", "mean", "half_interval", "difference", "difference_half_interval"]
+    rows = comparison.summary()[columns].to_dict("records")
+    return [{name: None if value != value else value for name, value in row.items()} for row in rows]
 
 
 def _with_equal_evaluation(configs: list[RunConfig]) -> list[RunConfig]:

@@ -15,19 +15,28 @@ def run_table(summaries: list[dict[str, Any]]) -> str:
 
 
 def grid_table(comparisons: list[dict[str, Any]]) -> str:
-    """Return comparisons as one table, one row per run; ratios are relative to the first of the same graph and model.
+    """Return comparisons as one table, one row per run; ratios are relative to the baseline of the graph and model.
 
     Args:
         comparisons: each with ``graph``, ``model``, ``summaries``, ``names`` of the runs, ``target`` (the validation
             score whose time the summaries have as ``to_target_s``, or ``None``), ``failed`` (names of runs that ended
-            without figures) and ``no_line``: the reason if a requested mini-batch row is missing.
+            without figures) and ``no_line``: the reason if a requested mini-batch row is missing; optionally
+            ``baseline``, the position of its run, and ``notes``, words about runs by name.
     """
     rows, notes = [], []
     is_grid = len(comparisons) > 1
     for comparison in comparisons:
         # A single cell needs no columns for graph and model, which would be constant.
         cell_columns = {"graph": comparison["graph"], "model": comparison["model"]} if is_grid else {}
-        run_rows = _rows(comparison["summaries"], comparison["names"], target=comparison["target"], is_grid=is_grid)
+        run_rows = _rows(
+            comparison["summaries"],
+            comparison["names"],
+            target=comparison["target"],
+            is_grid=is_grid,
+            baseline=comparison.get("baseline", 0),
+        )
+        place = f", {comparison['model']} on {comparison['graph']}" if is_grid else ""
+        notes += [f"{name}{place} {words}" for name, words in comparison.get("notes", {}).items()]
         run_rows += [{"system": name, "test": "failed"} for name in comparison["failed"]]
         if comparison["no_line"]:
             run_rows.append({"system": "mini-batch", "test": "no line"})
@@ -39,12 +48,17 @@ def grid_table(comparisons: list[dict[str, Any]]) -> str:
 
 
 def _rows(
-    summaries: list[dict[str, Any]], names: list[str], *, target: float | None = None, is_grid: bool = False
+    summaries: list[dict[str, Any]],
+    names: list[str],
+    *,
+    target: float | None = None,
+    is_grid: bool = False,
+    baseline: int = 0,
 ) -> list[dict[str, str]]:
     """Return the cells of compared runs; the target is in the name of its column, or in its own one if ``is_grid``."""
     rows = []
     for name, summary in zip(names, summaries, strict=True):
-        base, score, other_scores = summaries[0], get_test_score(summary), further_test_scores(summary)
+        base, score, other_scores = summaries[baseline], get_test_score(summary), further_test_scores(summary)
         cells: dict[str, str] = {}
         if is_grid:
             cells = {

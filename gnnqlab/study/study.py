@@ -277,9 +277,14 @@ class Study:
         results = [(cell.columns(), self._results.find(cell.key)) for cell in self.cells]
         return convergence([(columns, result.curve) for columns, result in results if result is not None])
 
-    def to_latex(self, *metrics: str) -> str:
-        """Return :meth:`table` as a LaTeX ``tabular`` with the rules of the package booktabs."""
-        return latex(self.table(*metrics))
+    def to_latex(self, *metrics: str, columns: Sequence[str] | None = None) -> str:
+        """Return :meth:`table` as a LaTeX ``tabular`` with the rules of the package booktabs.
+
+        Args:
+            *metrics: as for :meth:`table`.
+            columns: columns of that table in their order; all by default.
+        """
+        return latex(self.table(*metrics), columns)
 
     def save(self, path: str | Path) -> Path:
         """Write :meth:`frame` to a ``.csv`` or ``.json`` file; return its path.

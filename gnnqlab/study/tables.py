@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gnnqlab.theory.intervals import interval
@@ -11,7 +11,7 @@ from gnnqlab.theory.intervals import interval
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["convergence", "latex", "summarize", "wide_table"]
+__all__ = ["convergence", "format_value", "latex", "summarize", "wide_table"]
 
 GROUP = ["graph", "model", "system", "services", "workers", "link"]
 SCORE = "score"
@@ -74,19 +74,22 @@ def wide_table(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
     for record in summary.to_dict("records"):
         row = rows.setdefault(tuple(record[name] for name in GROUP), {name: record[name] for name in varied_columns})
         unit = record["unit"]
-        row[record["metric"]] = _format_value(record["mean"], record["half_interval"], unit)
+        row[record["metric"]] = format_value(record["mean"], record["half_interval"], unit)
         if unit != "×":  # a ratio is relative to the baseline already
             unit = "points" if unit == "%" else unit  # a difference of percentages is in points
-            text = _format_value(record["difference"], record["difference_half_interval"], unit, sign="+")
+            text = format_value(record["difference"], record["difference_half_interval"], unit, sign="+")
             row[f"{record['metric']} − {baseline}"] = text
     return pd.DataFrame(list(rows.values())).fillna("")  # a cell without this metric
 
 
-def convergence(curves: Iterable[tuple[Mapping[str, object], Iterable[tuple[int, float, float]]]]) -> pd.DataFrame:
+def convergence(
+    curves: Iterable[tuple[Mapping[str, object], Iterable[tuple[int, float, float]]]], *, factor: float = 100.0
+) -> pd.DataFrame:
     """Compute the mean score of each evaluation over seeds, with its 95 % interval; see ``Study.convergence``.
 
     Args:
         curves: columns of each cell, and (epochs, seconds, score in [0, 1]) of its evaluations.
+        factor: factor of the scores: 100 for per cent, 1 for values with another unit.
 
     Example:
         >>> cells = [({**dict.fromkeys(GROUP, ""), "system": "x"}, [(5, 2.0, 0.7)]),
@@ -100,15 +103,25 @@ def convergence(curves: Iterable[tuple[Mapping[str, object], Iterable[tuple[int,
     points = [(*(each[name] for name in GROUP), *point) for each, curve in curves for point in curve]
     rows = []
     for place, group in pd.DataFrame(points, columns=columns).groupby([*GROUP, "epochs"], sort=False):
-        mean, half = (100 * value for value in _interval(group["score"]))  # in per cent
+        mean, half = (factor * value for value in _interval(group["score"]))
         rows.append((*place, group["seconds"].mean(), mean, mean - half, mean + half, len(group)))
     frame = pd.DataFrame(rows, columns=[*columns, "low", "high", "seeds"])
-    frame.attrs["units"] = {"seconds": "s", "score": "%", "low": "%", "high": "%"}
+    frame.attrs["units"] = {"seconds": "s", **(dict.fromkeys(("score", "low", "high"), "%") if factor == 100 else {})}
     return frame
 
 
-def latex(table: pd.DataFrame) -> str:
+def latex(
+    table: pd.DataFrame, columns: Sequence[str] | None = None, best: Collection[tuple[int, str]] = frozenset()
+) -> str:
     r"""Format a table as a LaTeX ``tabular`` with the rules of booktabs.
+
+    Args:
+        table: readable cells; characters with a meaning in LaTeX are escaped.
+        columns: columns in their order; all by default.
+        best: row and column of cells in bold.
+
+    Raises:
+        ValueError: if a column is unknown.
 
     Example:
         >>> import pandas as pd
@@ -121,8 +134,15 @@ def latex(table: pd.DataFrame) -> str:
         \bottomrule
         \end{tabular}
     """
-    lines = [" & ".join(map(_escape_latex, row)) + r" \\" for row in [table.columns, *table.values.tolist()]]
-    header = rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}"
+    names = list(table.columns) if columns is None else list(columns)
+    if unknown := [name for name in names if name not in table]:
+        raise ValueError(f"columns must be among {list(table.columns)}, got {unknown}")
+    cells = [list(map(_escape_latex, names))]
+    for number, row in enumerate(table[names].values.tolist()):
+        texts = zip(names, map(_escape_latex, row), strict=True)
+        cells.append([rf"\textbf{{{text}}}" if (number, name) in best else text for name, text in texts])
+    lines = [" & ".join(row) + r" \\" for row in cells]
+    header = rf"\begin{{tabular}}{{{'l' * len(names)}}}"
     return "\n".join([header, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"])
 
 
@@ -136,16 +156,48 @@ def _interval(values: pd.Series) -> tuple[float, float]:
     return mean, half if len(values) > 1 else math.nan  # one seed gives no interval, rather than one of 0
 
 
-def _format_value(mean: float, half: float, unit: str, *, sign: str = "") -> str:
+def format_value(mean: float, half: float, unit: str, *, sign: str = "") -> str:
+    """Format a mean and the half-width of its interval with the unit; bytes as MB.
+
+    Args:
+        mean, half: NaN for a mean that is not known, and for one without an interval.
+        unit: as in :mod:`gnnqlab.study.metrics`; ``%``, ``points`` and ``×`` have two decimals, others three digits.
+        sign: ``"+"`` to write the sign of a positive mean.
+
+    Example:
+        >>> format_value(80.5, 1.25, "%"), format_value(12.34, 0.56, "s"), format_value(2.5e6, math.nan, "B")
+        ('80.50 ± 1.25 %', '12.3 ± 0.6 s', '2.5 MB')
+    """
     if math.isnan(mean):
         return "–"
     scale, unit = (1e-6, "MB") if unit == "B" else (1.0, unit)
-    digits = f"{sign}.2f" if unit in ("%", "points", "×") else f"{sign}.3g"
+    if unit in ("%", "points", "×"):
+        digits = f"{sign}.2f"
+    elif math.isnan(half) or not mean:
+        digits = f"{sign}.3g"
+    else:  # three digits of the mean, and as many decimals of the interval
+        digits = f"{sign}.{max(0, 2 - math.floor(math.log10(abs(scale * mean))))}f"
     error = "" if math.isnan(half) else f" ± {scale * half:{digits.lstrip('+')}}"  # a half-width has no sign
     return f"{scale * mean:{digits}}{error} {unit}"
 
 
-_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--"}
+_LATEX = {
+    **{character: f"\\{character}" for character in "&%_#${}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\u00a0": "~",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "−": "$-$",
+    "–": "--",
+    "²": "$^2$",
+    "<": "$<$",
+    ">": "$>$",
+    "λ": r"$\lambda$",
+    "ε": r"$\varepsilon$",
+    "δ": r"$\delta$",
+}
 
 
 def _escape_latex(value: object) -> str:

@@ -121,6 +121,40 @@ def test_one_that_fails_is_a_line_and_the_others_go_on(capsys, tmp_path):
     assert end.value.code == 1 and "failed" in capsys.readouterr().out
 
 
+def test_several_seeds_are_one_row_with_an_interval(capsys, tmp_path):
+    words = ["compare", "--systems", "vanilla,fixed-bits:bits=4", "--seeds", "3", "--seed", "5", "--out", str(tmp_path)]
+    cli.main([*words, "--json"])
+    result, progress = said_json(capsys)
+    trained = [(row["system"], row["seed"]) for row in result["runs"]]
+    assert trained == [(name, seed) for seed in (5, 6, 7) for name in ("vanilla", "fixed-bits")]
+    assert "6 of 6: fixed-bits:bits=4, seed 7 on digits: " in progress
+    over = {(row["system"], row["metric"]): row for row in result["over_seeds"]}
+    assert over["fixed-bits", "speed-up"]["seeds"] == 3 and over["fixed-bits", "speed-up"]["half_interval"] >= 0
+    assert over["vanilla", "speed-up"]["mean"] == 1.0 and over["vanilla", "total"]["difference"] == 0.0
+    cli.main(words)
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split()[0] == "seeds" and [line.split()[:2] for line in table[2:4]] == [
+        ["vanilla", "3"], ["fixed-bits", "3"],
+    ]  # fmt: skip
+    assert "95 % intervals" in table[4]
+
+
+def test_a_failed_seed_is_named_and_the_others_are_compared(capsys, tmp_path):
+    words = ["compare", "--systems", "vanilla,adaqp-p", "--seeds", "2", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        cli.main([*words, "--json"])
+    assert [(line["system"], line["seed"]) for line in said_json(capsys)[0]["failed"]] == [
+        ("adaqp-p", 0),
+        ("adaqp-p", 1),
+    ]
+    with pytest.raises(SystemExit):
+        cli.main(words)
+    assert "failed: adaqp-p, seed 1" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as end:
+        cli.main(["compare", "--seeds", "0"])
+    assert end.value.code == 2 and "seeds must be at least 1, got 0" in capsys.readouterr().err
+
+
 def test_all_systems_of_a_comparison_are_evaluated_equally_often(capsys, tmp_path):
     cli.main(["compare", "--systems", "vanilla,pipegcn", "--json", "--out", str(tmp_path)])
     result, progress = said_json(capsys)
@@ -175,3 +209,16 @@ def test_the_table_of_a_grid_compares_within_a_graph_and_model():
     assert rows[4].split() == ["digits", "sgc", "adaqp:lam=0.5", "failed"]
     assert rows[5].split() == ["digits", "sgc", "mini-batch", "no", "line"]
     assert note == "no mini-batch line for sgc on digits: it knows others"
+
+
+def test_ratios_are_of_vanilla_wherever_it_is_and_a_score_below_it_is_marked(capsys, tmp_path, monkeypatch):
+    class Worse(MadeUp):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            self.summary["test_accuracy"] -= 0.2 if self.config.system.name == "fixed-bits" else 0.0
+
+    monkeypatch.setattr(local, "launch", lambda config, **more: Worse(config))
+    cli.main(["compare", "--systems", "fixed-bits,vanilla", "--out", str(tmp_path)])
+    first, second, note, _ = capsys.readouterr().out.splitlines()[1:]
+    assert "1.00x" not in first and "1.00x" in second
+    assert note == "fixed-bits misses vanilla's accuracy by 20.00 points"

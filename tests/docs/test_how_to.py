@@ -20,6 +20,7 @@ import gnnqlab as gq
 from gnnqlab.bits import Rows
 from gnnqlab.cli import main
 from gnnqlab.errors import NonFiniteRow
+from gnnqlab.lab.figures import static_image
 from gnnqlab.launch import local
 from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn.models import registry
@@ -136,6 +137,7 @@ def test_every_page_is_run() -> None:
         "interruptions",
         "links",
         "observer",
+        "paper",
         "study",
         "trackers",
     }
@@ -340,6 +342,28 @@ def test_study(read: Callable[[str], Read], monkeypatch: pytest.MonkeyPatch, tmp
     found = page.names["larger"].frame().groupby("system")["status"].first()
     assert found.to_dict() == {"vanilla": "finished", "adaqp, λ = 0.9": "not trained", "2 bits": "not trained"}
     assert all((tmp_path / name).exists() for name in ("first-study.csv", "first-study.html"))
+
+
+def test_paper(
+    read: Callable[[str], Read], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn: list[tuple[str, float]] = []
+
+    def draw(figure: Any, kind: str, width: int, height: int, scale: float) -> bytes:
+        drawn.append((kind, width * scale * 2.54 / 96))  # centimetres
+        return b"<svg/>" if kind == "svg" else b"%PDF"
+
+    monkeypatch.setattr(local, "launch", lambda config, *, root: train_here(replace(config, workers=1), root))
+    monkeypatch.setattr(static_image, "_missing_for_pictures", lambda: "")
+    monkeypatch.setattr(static_image, "_draw", draw)
+    page = read("paper")
+    assert drawn == [("pdf", pytest.approx(8.5)), ("svg", pytest.approx(17.8)), ("pdf", pytest.approx(8.5))]
+    assert page.names["comparison"].table()["seeds"].tolist() == [3, 3]
+    table = (tmp_path / "table.tex").read_text()
+    assert table.splitlines()[2] == r"system & test accuracy & accuracy $-$ vanilla & speed-up & less sent \\"
+    assert table.count(r"$\pm$") >= 4
+    files = ("accuracy.pdf", "time.svg", "time-to-accuracy.pdf", "paper.csv", "paper.html")
+    assert all((tmp_path / name).exists() for name in files)
 
 
 def test_trackers(read: Callable[..., Read], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

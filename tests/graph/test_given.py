@@ -8,8 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 
 import gnnqlab as gq
 from gnnqlab.graph import Graph, load
@@ -131,8 +133,8 @@ def test_real_graphs_of_dgl() -> None:
 @each("verb", [load, gq.configure, gq.launch, gq.probe, gq.partition])
 def test_error_for_an_unsupported_graph_type_lists_accepted_types(given: object, shown: str, verb: Any) -> None:
     text = (
-        f"a graph must be a gnnqlab.Graph, a name, a path, a dgl.DGLGraph, a PyG Data, a networkx graph or a square "
-        f"scipy.sparse adjacency, got {shown}; arrays of edges go to gnnqlab.Graph.from_edges, pandas tables to "
+        "a graph must be a gnnqlab.Graph, a name, a path, a dgl.DGLGraph, a PyG Data, a networkx graph, an AnnData or a "
+        f"square scipy.sparse adjacency, got {shown}; arrays of edges go to gnnqlab.Graph.from_edges, pandas tables to "
     )
     with pytest.raises(TypeError, match=text):
         verb(given)
@@ -155,3 +157,44 @@ def test_recognising_imports_no_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=HANG_S)
     assert done.stdout.strip() == ""
+
+
+class FakeAnnData:
+    """The attributes of an ``anndata.AnnData`` that the conversion uses."""
+
+    def __init__(self) -> None:
+        weights = sparse.csr_matrix(([0.5, 0.5, 1.0, 1.0], ([0, 1, 1, 2], [1, 0, 2, 1])), shape=(4, 4))
+        self.X = sparse.csr_matrix(X.numpy())
+        self.obs_names = pd.Index(["AAAC-1", "AAAG-1", "CCGT-1", "TTGA-1"])
+        types = pd.Categorical(["T cell", "B cell", None, "T cell"])
+        self.obs = pd.DataFrame({"cell_type": types, "n_genes": [5, 6, 7, 8]}, index=self.obs_names)
+        self.obsp = {"connectivities": weights, "distances": weights * 2}
+
+
+def test_an_annotated_matrix_has_ids_weights_and_classes() -> None:
+    graph = gq.from_anndata(FakeAnnData(), labels="cell_type", name="cells")
+    assert graph.name == "cells" and graph.ids is not None and graph.ids.tolist() == FakeAnnData().obs_names.tolist()
+    assert graph.class_names == ("B cell", "T cell") and graph.labels.tolist() == [1, 0, -1, 1]
+    assert torch.equal(graph.features.to_dense(), X)
+    found = dict(zip(zip(*(ends.tolist() for ends in graph.edge_list())), graph.edge_weights.tolist()))
+    assert found[0, 1] == found[1, 0] == 0.5 and found[1, 2] == 1.0
+    assert "left out of obs: n_genes; labels= names the classes" in graph.notes
+
+
+def test_load_takes_an_annotated_matrix_without_labels() -> None:
+    graph = load(FakeAnnData(), drop_edge_data=True)
+    assert graph.num_classes == 0 and graph.edge_weights is None and graph.num_features == 2
+    without = FakeAnnData()
+    without.X = None
+    assert load(without).num_features == 0
+    double = gq.from_anndata(FakeAnnData(), connectivities="distances").edge_weights
+    assert double is not None and 2.0 in double.tolist()
+
+
+def test_a_key_or_column_that_an_annotated_matrix_lacks_is_named() -> None:
+    with pytest.raises(
+        ValueError, match=r"key of obsp, which has \['connectivities', 'distances'\], got 'near'; scanpy"
+    ):
+        gq.from_anndata(FakeAnnData(), connectivities="near")
+    with pytest.raises(ValueError, match=r"column of obs, which has \['cell_type', 'n_genes'\], got 'type'"):
+        gq.from_anndata(FakeAnnData(), labels="type")

@@ -19,11 +19,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnqlab.lab.figures.static_image import BROWSERS
 from tests.pages import ROOT, blocks
 from tests.slow_down import HANG_S
 
 NEEDED = {
     "own_graph": ["networkx", "pyarrow"],
+    "paper": ["kaleido"],
     "trackers": ["tensorboard", "mlflow", "wandb", "trackio", "pyarrow"],
 }
 """Packages that a page imports in addition to the package."""
@@ -111,6 +113,8 @@ def run_page(python: Path, page: Path, room: Path) -> Tried:
     version = subprocess.run([python, "--version"], capture_output=True, text=True).stdout.split()[-1]
     if page.stem == "gpu" and not cuda(python):
         return Tried(version, page.stem, "skipped", said="this machine has no CUDA device")
+    if page.stem == "paper" and not any(map(shutil.which, BROWSERS)):
+        return Tried(version, page.stem, "skipped", said="this machine has no Chromium, which draws the figures")
     folder = room / page.stem
     folder.mkdir()
     alone = page.stem == "halo_exchange"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.graph.convert.annotated_matrices import edges_of_anndata
 from gnnqlab.graph.convert.frameworks import edges_of_dgl, edges_of_pyg
 from gnnqlab.graph.convert.networkx_graphs import edges_of_networkx
 from gnnqlab.graph.convert.scipy_matrices import edges_of_scipy
@@ -48,6 +49,7 @@ _KINDS = (
     _Kind("a dgl.DGLGraph", _has("ndata", "edges", "num_nodes"), edges_of_dgl, has_splits=True),
     _Kind("a PyG Data", _is_of_pyg, edges_of_pyg, has_splits=True),
     _Kind("a networkx graph", _has("nodes", "edges", "is_directed", "is_multigraph"), edges_of_networkx),
+    _Kind("an AnnData", _has("obsp", "obs", "obs_names", "X"), edges_of_anndata, False),
     _Kind("a square scipy.sparse adjacency", _has("tocoo", "shape"), edges_of_scipy, False),
 )
 
@@ -64,7 +66,7 @@ def edges_of(
     Example:
         >>> edges_of([[0, 1], [1, 2]])
         Traceback (most recent call last):
-        TypeError: a graph must be a gnnqlab.Graph, a name, a path, a dgl.DGLGraph, a PyG Data, a networkx graph or ...
+        TypeError: a graph must be a gnnqlab.Graph, a name, a path, a dgl.DGLGraph, a PyG Data, a networkx graph, ...
     """
     for kind in _KINDS:
         if kind.has(graph):

@@ -170,7 +170,7 @@ def load(
             ``.bin`` file, a folder written by ``Graph.save``, ``FOLDER:NAME`` for planetoid files, a
             GraphSAINT folder, an extracted OGB folder; or a
             ``Graph``, a ``dgl.DGLGraph``, a PyG ``Data``, a ``networkx`` graph, a ``scipy.sparse``
-            adjacency, for which ``from_dgl``, ``from_pyg``, ``from_networkx`` and ``from_scipy``
+            adjacency, for which ``from_dgl``, ``from_pyg``, ``from_networkx``, ``from_anndata`` and ``from_scipy``
             have more options. Names take precedence over paths; write ``./cora`` for a folder with
             the name of a known graph.
         root: folder of downloaded data; see ``data_root`` for the default. A file ``NAME.npz`` or

@@ -13,12 +13,15 @@ from gnnqlab.graph.sources.reddit import read_adjacency
 __all__ = ["FILES", "read_graphsaint", "standardize"]
 
 FILES = ("adj_full.npz", "feats.npy", "role.json", "class_map.json")
+TRAINING_EDGES = "adj_train.npz"
 
 
 def read_graphsaint(folder: Path, *, name: str | None = None, standardized: bool = False) -> EdgeList:
     """Read a folder with ``adj_full.npz``, ``feats.npy``, ``role.json`` and ``class_map.json``.
 
-    A class map with one number per node is single-label, with a list per node multi-label.
+    A class map with one number per node is single-label, with a list per node multi-label. The edges of
+    ``adj_train.npz``, if it is there, are compared with those between training nodes, on which the inductive protocol
+    trains; a note of the graph has the result.
 
     Args:
         folder: folder with the four files.
@@ -64,7 +67,37 @@ def read_graphsaint(folder: Path, *, name: str | None = None, standardized: bool
         train_idx=train,
         val_idx=val,
         test_idx=test,
+        notes=_compare_training_edges(folder / TRAINING_EDGES, src, dst, num_nodes, train),
     )
+
+
+def _compare_training_edges(
+    path: Path, src: np.ndarray, dst: np.ndarray, num_nodes: int, train: np.ndarray
+) -> tuple[str, ...]:
+    """Return a note that compares ``adj_train.npz`` with the edges between training nodes; empty without the file."""
+    if not path.is_file():
+        return ()
+    is_train = np.zeros(num_nodes, dtype=bool)
+    is_train[train] = True
+    is_between = is_train[src] & is_train[dst]  # (E,)
+    induced = src[is_between], dst[is_between]
+    given_src, given_dst, given_nodes = read_adjacency(path)
+    subject = "training edges: protocol='inductive' trains on all edges between training nodes"
+    if given_nodes == num_nodes and _have_equal_edges(induced, (given_src, given_dst), num_nodes):
+        return (f"{subject}, as in {path.name}",)
+    return (
+        f"{subject}, {len(induced[0]):,} in {FILES[0]}, which are not the {len(given_src):,} of {path.name}; the "
+        "latter are left out",
+    )
+
+
+def _have_equal_edges(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray], num_nodes: int) -> bool:
+    if len(one[0]) != len(other[0]):
+        return False
+    if all(map(np.array_equal, one, other)):  # the usual case, without a sort of 10⁸ edges
+        return True
+    codes = [np.sort(src.astype(np.int64) * num_nodes + dst) for src, dst in (one, other)]
+    return np.array_equal(codes[0], codes[1])
 
 
 def standardize(features: np.ndarray, train: np.ndarray) -> np.ndarray:

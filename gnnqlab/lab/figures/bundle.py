@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import html
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.static_image import svg_of
+from gnnqlab.lab.figures.static_image import save, svg_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,6 +45,10 @@ class FigureData:
 
     figure: Figure
     frame: DataFrame
+
+    def save(self, path: str | Path, **settings: Any) -> Path:
+        """Write the figure for a paper; see ``gq.charts.save`` for ``width``, ``height``, ``font`` and the errors."""
+        return save(self.figure, path, **settings)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the formats that a notebook stores. Never raises: if the picture fails, the table remains."""
@@ -87,18 +92,29 @@ def name_links(figure: Figure, links: Iterable[str | None]) -> Figure:
     return figure
 
 
-def table_html(frame: DataFrame, *, caption: str) -> str:
-    """Return a table as HTML with a caption and row headings for screen readers; numbers with four digits."""
+def table_html(frame: DataFrame, *, caption: str, best: Collection[tuple[int, str]] = frozenset()) -> str:
+    """Return a table as HTML with a caption and row headings for screen readers; numbers with four digits.
+
+    Args:
+        frame: the table.
+        caption: sentence above it.
+        best: position of the row and name of the column of cells in bold.
+    """
     names = [frame.index.name or "", *frame.columns]
     head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in names)
     rows = "".join(
         f'<tr><th scope="row">{html.escape(_cell(index))}</th>'
-        + "".join(f"<td{_LEFT if _is_words(value) else ''}>{html.escape(_cell(value))}</td>" for value in row)
+        + "".join(_cell_html(value, (number, name) in best) for name, value in zip(frame.columns, row))
         + "</tr>"
-        for index, row in zip(frame.index, frame.itertuples(index=False, name=None))
+        for number, (index, row) in enumerate(zip(frame.index, frame.itertuples(index=False, name=None)))
     )
     caption = html.escape(caption)
     return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _cell_html(value: object, is_best: bool) -> str:
+    text = html.escape(_cell(value))
+    return f"<td{_LEFT if _is_words(value) else ''}>{f'<b>{text}</b>' if is_best else text}</td>"
 
 
 def _is_words(value: object) -> bool:

@@ -26,13 +26,14 @@ from gnnqlab.lab.figures.chart_parts import (
     series_of,
     split_styles,
 )
+from gnnqlab.lab.figures.static_image import save
 from gnnqlab.lab.figures.theme import hatch_marker
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["add_slider", "bars", "lanes", "lines", "panels", "scatter", "show"]
+__all__ = ["add_slider", "bars", "lanes", "lines", "panels", "save", "scatter", "show"]
 
 
 def lines(
@@ -228,8 +229,7 @@ def lanes(
         start, end: columns of times, in the unit of the axis.
         by: column of activities, each of which has a colour and a pattern.
         styles: styles of the activities; a mapping sets their order, and rows of other activities are left out.
-        order: lanes from top to bottom.
-        width, opacity: settings of a bar; a width of 1 fills its lane.
+        order, width, opacity: lanes from top to bottom; settings of a bar, where a width of 1 fills its lane.
         names, details, hover, x_axis, y_axis, figure, page: as for :func:`lines`.
 
     Example:

@@ -8,6 +8,8 @@ JupyterLab's #111, because their own contrast is 18.9, below 4.5 squared. So a p
 Lines, letters and areas of a figure have a few hundred colours, most of them from anti-aliasing. A palette of PNG holds
 256; each pixel then takes one byte, which compresses far better than four: a third to a quarter of the bytes of the
 browser's own bitmap, without a visible difference.
+
+For a paper, :func:`save` writes a figure with a given width and font size as PDF, SVG or PNG.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import re
 import shutil
 import struct
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
     from plotly.graph_objects import Figure
 
-__all__ = ["encode_indexed", "pixels", "size", "svg_of"]
+__all__ = ["BROWSERS", "encode_indexed", "pixels", "save", "size", "svg_of"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER = ">IIBBBBB"
@@ -149,9 +152,15 @@ def _encode_rows(width: int, height: int, channels: int, interlace: int, rows: b
     return _file((width, height, 8, channels, 0, 0, interlace), [], zlib.compress(rows))
 
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+"""Programs that can draw figures, in the order in which they are looked for."""
 _WIDTH = 720
 """Width of a picture in pixels, which fits a page of 900 in JupyterLab; wider ones would be cut off."""
+_HEIGHT = 360
+"""Height of a figure without one, in pixels."""
+_TITLE = 30
+"""Pixels of the top margin that a title takes."""
+_PIXELS_PER_CM = 96 / 2.54
 _MANY = 30_000
 """Length of an SVG above which a bitmap may be smaller."""
 _OWN_NAME = re.compile(r'id="defs-([0-9a-f]+)"')
@@ -164,20 +173,103 @@ def svg_of(figure: Figure) -> str | None:
     """
     if not _picture_server():
         return None
-    height = int(figure.layout.height or 360)
+    height = int(figure.layout.height or _HEIGHT)
     try:
-        svg = _same_names(_draw(figure, "svg", height, 1).decode())
+        svg = _same_names(_draw(figure, "svg", _WIDTH, height, 1).decode())
         if len(svg) > _MANY:
-            svg = min(svg, _wrap_in_svg(encode_indexed(_draw(figure, "png", height, 2)), height), key=len)
+            svg = min(svg, _wrap_in_svg(encode_indexed(_draw(figure, "png", _WIDTH, height, 2)), height), key=len)
         return svg
     except Exception:
         return None
 
 
-def _draw(figure: Figure, kind: str, height: int, scale: int) -> bytes:
+def save(
+    figure: Figure,
+    path: str | Path,
+    *,
+    width: str | float = "column",
+    height: float | None = None,
+    font: float = 8.0,
+    family: str = "",
+    title: bool = False,
+) -> Path:
+    """Write a figure for a paper: as PDF, SVG or PNG (300 pixels per inch), by the ending of the path.
+
+    The whole figure is scaled so that its text has the size ``font``; lines, markers and margins follow. It has no
+    title by default, because a paper has captions.
+
+    Args:
+        figure: Plotly's figure, which stays as it is.
+        path: file to write; its folder is created.
+        width: ``"column"`` (8.5 cm, of a paper with two columns), ``"page"`` (17.8 cm), or centimetres.
+        height: centimetres; by default that of the figure at the same scale.
+        font: size of the text in points (1/72 inch).
+        family: family of the text, such as ``"Times New Roman"``; by default that of the figure.
+        title: True to keep the title.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: if the ending is another one, or a size is out of its range.
+        RuntimeError: without the package kaleido, or without a browser, which draws the figure.
+
+    Example:
+        >>> from plotly.graph_objects import Figure
+        >>> save(Figure(), "figure.eps")
+        Traceback (most recent call last):
+        ValueError: a figure is saved as .pdf, .svg or .png, got 'figure.eps'; ...
+    """
+    path = Path(path)
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("pdf", "svg", "png"):
+        raise ValueError(
+            f"a figure is saved as .pdf, .svg or .png, got {path.name!r}; figure.write_html writes an interactive page"
+        )
+    width_cm = _centimetres("width", width)
+    if not 4 <= font <= 72:
+        raise ValueError(f"font must be the size of the text in points, from 4 to 72, got {font}")
+    if reason := _missing_for_pictures():
+        raise RuntimeError(f"saving a figure needs {reason}")
+    drawn = type(figure)(figure)  # a copy
+    if family:
+        drawn.update_layout(font={"family": family})
+    if not title and drawn.layout.title.text:
+        top = drawn.layout.margin.t
+        own_height = int(drawn.layout.height or _HEIGHT) - (_TITLE if top else 0)
+        drawn.update_layout(title={"text": ""}, height=own_height, margin={"t": top and max(top - _TITLE, 8)})
+    # Pixels of the figure's own text become `font` points; a pixel of CSS is 1/96 inch, a point 1/72.
+    text_pixels = float(drawn.layout.font.size or drawn.layout.template.layout.font.size or 12)
+    scale = font * 96 / 72 / text_pixels
+    for update in (drawn.update_xaxes, drawn.update_yaxes):
+        update(title_font_size=text_pixels)  # Plotly writes titles of axes larger
+    layout_width = round(width_cm * _PIXELS_PER_CM / scale)
+    scale = width_cm * _PIXELS_PER_CM / layout_width  # exactly the width, although the layout has whole pixels
+    layout_height = int(drawn.layout.height or _HEIGHT)
+    if height is not None:
+        layout_height = round(_centimetres("height", height) * _PIXELS_PER_CM / scale)
+    drawn.update_layout(width=layout_width, height=layout_height, autosize=False)
+    picture = _draw(drawn, kind, layout_width, layout_height, scale * (300 / 96 if kind == "png" else 1))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_same_names(picture.decode()).encode() if kind == "svg" else picture)
+    return path
+
+
+def _centimetres(name: str, value: str | float) -> float:
+    """Return a size in centimetres."""
+    known = {"column": 8.5, "page": 17.8} if name == "width" else {}
+    if isinstance(value, str) and value in known:
+        return known[value]
+    if isinstance(value, str) or not 2 <= value <= 120:
+        words = "".join(f"{word!r} ({size} cm), " for word, size in known.items())
+        raise ValueError(f"{name} must be {words}{'or ' if words else ''}2 to 120 centimetres, got {value!r}")
+    return float(value)
+
+
+def _draw(figure: Figure, kind: str, width: int, height: int, scale: float) -> bytes:
     import kaleido
 
-    size = {"format": kind, "width": _WIDTH, "height": height, "scale": scale}
+    size = {"format": kind, "width": width, "height": height, "scale": scale}
     return bytes(kaleido.calc_fig_sync(figure.to_dict(), opts=size))
 
 
@@ -198,19 +290,29 @@ def _wrap_in_svg(png: bytes, height: int) -> str:
     )
 
 
-@functools.cache
 def _picture_server() -> bool:
-    """Start kaleido's browser once per process (a picture then takes 0.3 s instead of 3); return True if it runs."""
-    if os.environ.get("GNNQLAB_PICTURES") == "off":
-        return False
-    browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if browser is None:
-        return False
+    """Return True if pictures are drawn for pages without scripts: not with ``GNNQLAB_PICTURES=off``."""
+    return os.environ.get("GNNQLAB_PICTURES") != "off" and not _missing_for_pictures()
+
+
+@functools.cache
+def _missing_for_pictures() -> str:
+    """Start kaleido's browser once per process (a picture then takes 0.3 s instead of 3).
+
+    Returns:
+        The missing piece and the way out, in words; empty if the browser runs.
+    """
     try:
         import kaleido
-
+    except ImportError as error:
+        return f"the package kaleido, got {error}; pip install 'gnnqlab[lab]'"
+    browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    way_out = "install chromium, or name a browser by the variable BROWSER_PATH"
+    if browser is None:
+        return f"Chromium or Chrome, found none of {', '.join(BROWSERS)}; {way_out}"
+    try:
         kaleido.start_sync_server(path=browser, silence_warnings=True)
         atexit.register(kaleido.stop_sync_server, silence_warnings=True)
-    except Exception:
-        return False
-    return True
+    except Exception as error:
+        return f"a browser that starts, got from {browser}: {type(error).__name__}: {error}; {way_out}"
+    return ""

@@ -114,11 +114,11 @@ class RunPanel:
         names = self._ticked()
         pinned_names = [name for name in (self.table.pinned,) if name]  # the pinned run is the baseline
         runs = [self.browser.runs[name] for name in dict.fromkeys([*pinned_names, *names])]
-        comparison = compare(runs)
+        comparison = compare(runs, baseline=0 if pinned_names else None)
         self.result.value = comparison._repr_mimebundle_()["text/html"]
         self._draw(lambda dark: comparison.convergence(dark=dark).figure)
         self._put([self.result, self.figure.widget])
-        return f"{len(runs)} runs, compared with {runs[0].id}"
+        return f"{len(runs)} runs, compared with {runs[comparison.baseline].id}"
 
     def _front(self) -> str:
         self._close_live()

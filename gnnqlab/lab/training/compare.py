@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import shutil
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +16,6 @@ from gnnqlab.lab.figures.frames import (
     by_epoch,
     by_tier,
     device_pairs,
-    human_bytes,
     most_bytes,
     phase_seconds,
     volume_per_epoch,
@@ -29,10 +30,13 @@ from gnnqlab.lab.training.comparison_table import (
     usual_target,
 )
 from gnnqlab.lab.training.entropy_view import draw_entropy
+from gnnqlab.lab.training.readable_table import ReadableTable, run_table, seed_summary, seed_table
+from gnnqlab.lab.training.seed_groups import find_baseline, group_seeds
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
 from gnnqlab.lab.training.sweep import OUTCOMES, Sweep, settings_of
 from gnnqlab.lab.training.sweep_views import draw_importance, draw_parallel
-from gnnqlab.train.loop.scores import FURTHER_SCORES, get_test_score, score_label
+from gnnqlab.study.tables import latex
+from gnnqlab.train.loop.scores import get_test_score, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,7 +47,7 @@ __all__ = ["Comparison", "compare"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of runs; the first one is the baseline.
+    """Comparison of runs; those that differ in their seed only are one row of its table and one line of its figures.
 
     At the end of a notebook cell it shows its table. Figures are returned as ``FigureData``: ``.figure`` is Plotly's,
     ``.frame`` has its numbers.
@@ -52,10 +56,19 @@ class Comparison:
     runs: tuple[Snapshot, ...]
     target: float
     """Validation score of the time to accuracy; NaN if no run was validated."""
+    baseline: int = 0
+    """Position of the baseline's first run."""
+    by_seed: bool = False
+    """True if the table has one row for all seeds of a system."""
+
+    def by_run(self) -> Comparison:
+        """Return the comparison with one row and one line for each run."""
+        return replace(self, by_seed=False)
 
     def to_frame(self) -> DataFrame:
-        """Return one row per run: accuracy, total time, time to accuracy, epoch time, bytes (``comparison_frame``)."""
-        return comparison_frame(self.runs, target=None if math.isnan(self.target) else self.target)
+        """Return one row per run: seed, accuracy, total time, time to accuracy, bytes ... (``comparison_frame``)."""
+        target = None if math.isnan(self.target) else self.target
+        return comparison_frame(self.runs, target=target, baseline=self.baseline)
 
     @property
     def records(self) -> dict[str, DataFrame]:
@@ -69,10 +82,17 @@ class Comparison:
         against: Literal["epoch", "time"] = "epoch",
         dark: bool = False,
     ) -> FigureData:
-        """Draw loss or score by epoch or by seconds of training."""
+        """Draw loss or score by epoch or by seconds of training; over seeds the mean in a band of its 95 % interval."""
         import pandas as pd
 
         score = score_label(self.runs[0].summary)
+        if self.by_seed:
+            groups = {
+                group.label: [self.runs[number].records for number in group.numbers] for group in group_seeds(self.runs)
+            }
+            frame = plots.seed_curves(groups, value=value)
+            figure = plots.convergence_over_seeds(frame, value=value, against=against, score=score, dark=dark)
+            return FigureData(self._linked(figure), frame.groupby("system", sort=False).tail(1).set_index("system"))
         # The last epoch with a value, one row per run.
         last_rows = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
         frame = pd.concat(last_rows.values(), keys=last_rows.keys(), names=["system"]).droplevel(1)
@@ -165,64 +185,89 @@ class Comparison:
         """Write the comparison as one HTML page that works without a network; return its path."""
         from gnnqlab.lab.training.report import write_report
 
-        return write_report(self.runs, path, target=None if math.isnan(self.target) else self.target)
+        # The baseline is the first run of a report.
+        runs = [self.runs[self.baseline], *(run for number, run in enumerate(self.runs) if number != self.baseline)]
+        return write_report(runs, path, target=None if math.isnan(self.target) else self.target)
 
     def _linked(self, figure: Figure) -> Figure:
         return name_links(figure, (run.summary.get("link") for run in self.runs))
 
-    def _short(self) -> DataFrame:
-        """Return the most important columns in readable units."""
-        frame = self.to_frame()
-        score = score_label(self.runs[0].summary)
-        table = frame[["workers", "epochs"]].copy()
-        table[f"test {score}"] = [f"{100 * value:.2f} %" for value in frame[score]]
-        for label in (name for name in FURTHER_SCORES.values() if name in frame):
-            table[f"test {label}"] = [f"{100 * value:.2f} %" for value in frame[label]]
-        table["total"] = [_with_speedup(*pair) for pair in zip(frame["train_s"], frame["faster"])]
-        if not math.isnan(self.target):
-            times = zip(frame["to_target_s"], frame["faster_to_target"])  # NaN for a run that did not reach the target
-            table[f"to {100 * self.target:.1f} %"] = [_with_speedup(*pair) for pair in times]
-        table["median epoch"] = [f"{1000 * seconds:.3g} ms" for seconds in frame["epoch_s"]]
-        table["sent per epoch"] = [human_bytes(count) for count in frame["bytes_per_epoch"]]
-        table["of which scales, zero-points"] = [human_bytes(count) for count in frame["bytes_params"].astype(float)]
-        table["less sent"] = [
-            f"{ratio:.1f} ×" if ratio > 0 else "" for ratio in frame["fewer_bytes"]
-        ]  # NaN if all sent nothing
-        return table
+    def table(self) -> DataFrame:
+        """Return the table as text: one row per run, or over seeds one per system with ``mean ± half interval``."""
+        return self._readable().cells
+
+    def summary(self) -> DataFrame:
+        """Return the numbers of the table over seeds, as ``Study.summary`` does.
+
+        Returns:
+            One row per group and metric: ``mean``, ``half_interval`` (95 %, NaN for one seed), ``difference`` from the
+            baseline over the same seeds and its ``difference_half_interval``, ``unit``, ``seeds``.
+        """
+        return seed_summary(self.to_frame(), **self._measures())
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Words about each row whose score is below the baseline's by more than half a point."""
+        return self._readable().notes
+
+    def to_latex(self, columns: Sequence[str] | None = None) -> str:
+        """Return :meth:`table` as a LaTeX ``tabular`` with the rules of booktabs, the best of each column in bold.
+
+        Args:
+            columns: columns of the table in their order, after the name of the system; all by default.
+
+        Raises:
+            ValueError: if a column is unknown.
+        """
+        readable = self._readable()
+        cells = readable.cells.rename_axis("system").reset_index()
+        return latex(cells, None if columns is None else ["system", *columns], readable.best)
+
+    def _measures(self) -> dict[str, Any]:
+        baseline = find_baseline(group_seeds(self.runs), self.baseline)
+        return {"score": score_label(self.runs[0].summary), "target": self.target, "baseline": baseline.label}
+
+    def _readable(self) -> ReadableTable:
+        build = seed_table if self.by_seed else run_table
+        return build(self.to_frame(), **self._measures())
+
+    def _note(self) -> str:
+        """Return the origin of ratios and intervals in words."""
+        name = self._measures()["baseline"]
+        words = f"×: speed-up relative to {name}; seconds of training without evaluation"
+        if self.by_seed:
+            words = f"Means over seeds ± 95 % intervals (Student's t). ×, points: relative to {name} with the same seed"
+        return ". ".join(filter(None, [words, evaluation_note(self.runs)]))
 
     def __repr__(self) -> str:
-        return "\n".join(filter(None, [str(self._short().to_string()), evaluation_note(self.runs)]))
+        # A file or a pipe has no width, so nothing is left out there.
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+        return "\n".join(filter(None, [self._readable().fitted(width), self._note()]))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        words = f"×: speed-up relative to {labels(self.runs)[0]}; seconds of training without evaluation"
-        caption = ". ".join(filter(None, [words, evaluation_note(self.runs)]))
-        table = table_html(self._short(), caption=caption)
-        for unit in ("s,", "×<", "ms<", "B<", "kB<", "MB<", "GB<"):  # no line ends before a unit
+        readable = self._readable()
+        table = table_html(readable.cells, caption=self._note(), best=readable.best)
+        for unit in ("s,", "s<", "%<", "×<", "ms<", "B<", "kB<", "MB<", "GB<"):  # no line ends before a unit
             table = table.replace(f" {unit}", f"&nbsp;{unit}")
         return {"text/plain": repr(self), "text/html": table}
 
 
-def _with_speedup(seconds: float, speedup: float) -> str:
-    """Return seconds and the speed-up relative to the first run in words."""
-    if math.isnan(seconds):
-        return "not reached"
-    return f"{seconds:.3g} s" + ("" if math.isnan(speedup) else f", {speedup:.2f} ×")
+def compare(runs: Sequence[RunLike], *, target: float | None = None, baseline: str | int | None = None) -> Comparison:
+    """Compare runs in their current state; runs that differ in their seed only are one row, a mean with its interval.
 
-
-def compare(runs: Sequence[RunLike], *, target: float | None = None) -> Comparison:
-    """Compare runs in their current state; the first is the baseline.
-
-    If they were evaluated unequally often, scores are of the epochs in which all were evaluated
-    (``comparison_table.py``), and the table's caption states this.
+    Speed-ups and differences of scores are between runs of the same seed. If runs were evaluated unequally often,
+    scores are of the epochs in which all were evaluated (``comparison_table.py``), and the table's caption states this.
 
     Args:
         runs: handles or snapshots.
-        target: validation score in [0, 1] of the time to accuracy; by default half a point below Vanilla's best, or the
-            first run's if there is no Vanilla.
+        target: validation score in [0, 1] of the time to accuracy; by default half a point below the baseline's best,
+            of several seeds the lowest.
+        baseline: name of the system, label of the row, or position of a run to compare others with; by default Vanilla,
+            or the first run if there is no Vanilla.
 
     Raises:
         TypeError: if ``runs`` are paths.
-        ValueError: if there is no run, or the target is not a score in [0, 1].
+        ValueError: if there is no run, the target is not a score in [0, 1], or the baseline is unknown.
     """
     if hasattr(runs, "records"):
         raise ValueError("runs must be a list of runs, got one run; pass compare([run, other]), or compare([run])")
@@ -233,4 +278,10 @@ def compare(runs: Sequence[RunLike], *, target: float | None = None) -> Comparis
     if target is not None:
         check_target(target)
     snapshots = match_evaluations([take(run) for run in runs])
-    return Comparison(snapshots, usual_target(snapshots) if target is None else target)
+    groups = group_seeds(snapshots)
+    return Comparison(
+        snapshots,
+        usual_target(snapshots, baseline=baseline) if target is None else target,
+        find_baseline(groups, baseline).numbers[0],
+        any(len(group.numbers) > 1 for group in groups),
+    )

@@ -8,11 +8,12 @@ one. Faster epochs that learn less are no gain; the time to accuracy accounts fo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.frames import by_epoch
+from gnnqlab.lab.training.seed_groups import find_baseline, group_seeds, references, seed_of
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
 from gnnqlab.study.result import MARGIN
 from gnnqlab.train.loop.scores import FURTHER_SCORES, further_test_scores, get_test_score, score_key, score_label
@@ -95,11 +96,14 @@ def _best(records: DataFrame, summary: Any) -> dict[str, Any]:
     }
 
 
-def usual_target(runs: Sequence[Snapshot]) -> float:
-    """Return the best validation score of Vanilla, or of the first run without it, less ``MARGIN``; NaN without one."""
-    reference = next((run for run in runs if run.summary.get("system") == "vanilla"), runs[0])
-    best_score = reference.summary.get("best_val")
-    return math.nan if best_score is None else float(best_score) - MARGIN
+def usual_target(runs: Sequence[Snapshot], *, baseline: str | int | None = None) -> float:
+    """Return the best validation score of the baseline less ``MARGIN``; NaN without one.
+
+    Of several seeds the lowest counts, so that the baseline reaches the target with all of them.
+    """
+    group = find_baseline(group_seeds(runs), baseline)
+    best_scores = [runs[number].summary.get("best_val") for number in group.numbers]
+    return min((float(score) for score in best_scores if score is not None), default=math.nan) - MARGIN
 
 
 def check_target(target: float) -> None:
@@ -134,23 +138,29 @@ def seconds_to(records: DataFrame, target: float) -> float:
     return math.nan if reached_rows.empty else float(reached_rows["train_s"].iloc[0])
 
 
-def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) -> DataFrame:
-    """Return a table with one row per run; ratios are relative to the first run, above 1 for an improvement.
+def comparison_frame(
+    runs: Sequence[RunLike], *, target: float | None = None, baseline: str | int | None = None
+) -> DataFrame:
+    """Return a table with one row per run; ratios are relative to the baseline's run with the same seed.
 
-    Columns: ``workers, epochs, accuracy`` (or ``micro-F1``, or ``AUC, MRR``)``, best_val, train_s, faster, to_target_s,
-    faster_to_target, epoch_s, speedup, bytes_per_epoch, bytes_payload, bytes_params, fewer_bytes, comm_s, comp_s,
-    quant_s, assign_s, assign_share, assign_cpu_s, final_loss, peak_memory_bytes, link``. ``train_s`` is the whole
-    training and ``to_target_s`` the time to accuracy (``seconds_to``), NaN for a run that did not reach it; both
-    include rare costs, such as bit assignment, which the median epoch (``epoch_s``, and its ``speedup``) leaves out.
+    Ratios above 1 are improvements, and NaN for a seed that the baseline lacks, unless the baseline is a single run.
+
+    Columns: ``group`` (label without the seed), ``seed, workers, epochs, accuracy`` (or ``micro-F1``, or ``AUC,
+    MRR``)``, difference`` (from the baseline's score)``, best_val, train_s, faster, to_target_s, faster_to_target,
+    epoch_s, speedup, bytes_per_epoch, bytes_payload, bytes_params, fewer_bytes, comm_s, comp_s, quant_s, assign_s,
+    assign_share, assign_cpu_s, final_loss, peak_memory_bytes, link``. ``train_s`` is the whole training and
+    ``to_target_s`` the time to accuracy (``seconds_to``), NaN for a run that did not reach it; both include rare costs,
+    such as bit assignment, which the median epoch (``epoch_s``, and its ``speedup``) leaves out.
     Bytes are split into data and parameters as in SYLVIE Table XII; ``assign_cpu_s`` is the processor time of all
     assignments in the background.
 
     Args:
-        runs: runs to compare; the first is the reference.
+        runs: runs to compare.
         target: validation score of the time to accuracy; by default :func:`usual_target`.
+        baseline: as for :func:`gnnqlab.compare`.
 
     Raises:
-        ValueError: if there is no run, or the target is not a score in [0, 1].
+        ValueError: if there is no run, the target is not a score in [0, 1], or the baseline is unknown.
     """
     import pandas as pd
 
@@ -159,24 +169,29 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
     snapshots = match_evaluations([take(run) for run in runs])
     if target is not None:
         check_target(target)
-    goal = usual_target(snapshots) if target is None else target
-    reference = snapshots[0].summary
-    first_to_goal_s = seconds_to(snapshots[0].records, goal)
+    goal = usual_target(snapshots, baseline=baseline) if target is None else target
+    groups = group_seeds(snapshots)
+    partners = references(groups, find_baseline(groups, baseline))
+    names = {number: group.label for group in groups for number in group.numbers}
+    to_goal_s = [seconds_to(snapshot.records, goal) for snapshot in snapshots]
     rows = []
-    for snapshot in snapshots:
-        summary = snapshot.summary
-        to_goal_s = seconds_to(snapshot.records, goal)
+    for number, snapshot in enumerate(snapshots):
+        summary, partner = snapshot.summary, partners.get(number)
+        reference: Mapping[str, Any] = {} if partner is None else snapshots[partner].summary
         rows.append(
             {
+                "group": names[number],
+                "seed": seed_of(snapshot),
                 "workers": summary.get("workers"),
                 "epochs": summary.get("epochs"),
                 score_label(summary): get_test_score(summary),
+                "difference": _difference(get_test_score(summary), get_test_score(reference)),
                 **further_test_scores(summary),
                 "best_val": summary.get("best_val"),
                 "train_s": summary.get("train_s"),
                 "faster": _ratio(reference.get("train_s"), summary.get("train_s")),
-                "to_target_s": to_goal_s,
-                "faster_to_target": _ratio(first_to_goal_s, to_goal_s),
+                "to_target_s": to_goal_s[number],
+                "faster_to_target": math.nan if partner is None else _ratio(to_goal_s[partner], to_goal_s[number]),
                 "epoch_s": summary.get("epoch_s"),
                 "speedup": _ratio(reference.get("epoch_s"), summary.get("epoch_s")),
                 "bytes_per_epoch": summary.get("bytes_sent"),
@@ -196,6 +211,10 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
             }
         )
     return pd.DataFrame(rows, index=pd.Index(labels(snapshots), name="system"))
+
+
+def _difference(score: float | None, reference: float | None) -> float:
+    return math.nan if score is None or reference is None else float(score) - float(reference)
 
 
 def _ratio(reference: float | None, value: float | None) -> float:

@@ -6,19 +6,23 @@ Every figure has units on both axes, one style per system (``theme.py``), and a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.charts import bars, lines, panels
 from gnnqlab.lab.figures.frames import by_epoch, by_tier, device_pairs, human_bytes, phase_seconds, volume_per_epoch
 from gnnqlab.lab.figures.theme import PHASES, finish, styles_of
+from gnnqlab.study.tables import GROUP
+from gnnqlab.study.tables import convergence as mean_curves
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["breakdown", "convergence", "tiers", "traffic_map", "volume"]
+__all__ = [
+    "breakdown", "convergence", "convergence_over_seeds", "seed_curves", "tiers", "traffic_map", "volume",
+]  # fmt: skip
 
 _VALUES = {
     "loss": "training loss (cross-entropy)",
@@ -51,34 +55,81 @@ def convergence(
     import pandas as pd
 
     _check_some(records_by_system)
+    _check_axes(value, against)
+    tables = {label: by_epoch(records).dropna(subset=[value]) for label, records in records_by_system.items()}
+    rows = pd.concat(tables, names=["system"]).reset_index("system").rename(columns={"train_s": "seconds"})
+    rows["score"] = rows[value] * _factor(value)
+    return _draw_convergence(rows, "epoch", value, against, score, dark)
+
+
+def seed_curves(records_by_system: Mapping[str, Sequence[DataFrame]], *, value: str = "val_score") -> DataFrame:
+    """Return loss or score by epoch as means over seeds with 95 % intervals; see ``Study.convergence`` for the columns.
+
+    Args:
+        records_by_system: label -> records of runs that differ in their seed only.
+        value: as for :func:`convergence`; scores are in per cent.
+    """
+    _check_some(records_by_system)
+    _check_axes(value, "epoch")
+    cells = []
+    for label, seeds in records_by_system.items():
+        for records in seeds:
+            table = by_epoch(records).dropna(subset=[value])
+            curve = zip(table["epoch"], table["train_s"], table[value])
+            cells.append(({**dict.fromkeys(GROUP, ""), "system": label}, list(curve)))
+    frame = mean_curves(cells, factor=_factor(value))
+    return frame[["system", "epochs", "seconds", "score", "low", "high", "seeds"]]
+
+
+def convergence_over_seeds(
+    curves: DataFrame, *, value: str = "val_score", against: str = "epoch", score: str = "accuracy", dark: bool = False
+) -> Figure:
+    """Draw :func:`seed_curves`: the mean of each system in a band of its 95 % interval; arguments of `convergence`."""
+    _check_axes(value, against)
+    # A band of no width where there is no interval, since a gap would join the edges of its ends.
+    known = curves.assign(low=curves["low"].fillna(curves["score"]), high=curves["high"].fillna(curves["score"]))
+    return _draw_convergence(known, "epochs", value, against, score, dark)
+
+
+def _draw_convergence(rows: DataFrame, epoch: str, value: str, against: str, score: str, dark: bool) -> Figure:
+    """Draw one line per system, with a band if the rows have one."""
+    is_percent, has_band = value != "loss", "low" in rows
+    words = _VALUES[value].format(score=score)
+    last_values = rows.groupby("system", sort=False)["score"].last().items()
+    ends = ", ".join(f"{label} {end:.1f} %" if is_percent else f"{label} {end:.4g}" for label, end in last_values)
+    x_title = "epoch" if against == "epoch" else "training time (s)"
+    title = f"{words[0].upper()}{words[1:]} by {x_title}"
+    drawn = (
+        f"{title}, mean over seeds in a band of its 95 % interval." if has_band else f"{title}, one line per system."
+    )
+    figure = lines(
+        rows,
+        x=epoch if against == "epoch" else "seconds",
+        y="score",
+        by="system",
+        styles=styles_of(rows["system"]),
+        band=("low", "high") if has_band else None,
+        x_axis=x_title,
+        y_axis=f"{words} (%)" if is_percent else words,
+        zero="x",
+        title=title,
+        caption=drawn + (f" At the end: {ends}." if ends else ""),
+        dark=dark,
+    )
+    # A few markers distinguish the lines without hiding them.
+    return figure.update_traces(marker={"maxdisplayed": 12}, selector={"mode": "lines+markers"})
+
+
+def _factor(value: str) -> float:
+    """Return the factor from records to figures: a score in [0, 1] becomes per cent, a loss stays."""
+    return 1.0 if value == "loss" else 100.0
+
+
+def _check_axes(value: str, against: str) -> None:
     if value not in _VALUES:
         raise ValueError(f"value must be one of {tuple(_VALUES)}, got {value!r}")
     if against not in ("epoch", "time"):
         raise ValueError(f"against must be one of ('epoch', 'time'), got {against!r}")
-    percent = value != "loss"
-    words = _VALUES[value].format(score=score)
-    tables = {label: by_epoch(records).dropna(subset=[value]) for label, records in records_by_system.items()}
-    rows = pd.concat(tables, names=["system"]).reset_index("system")
-    rows[value] *= 100 if percent else 1  # score in [0, 1] -> percent
-    last_values = rows.groupby("system", sort=False)[value].last().items()
-    ends = ", ".join(f"{label} {end:.1f} %" if percent else f"{label} {end:.4g}" for label, end in last_values)
-    x_title = "epoch" if against == "epoch" else "training time (s)"
-    title = f"{words[0].upper()}{words[1:]} by {x_title}"
-    figure = lines(
-        rows,
-        x="epoch" if against == "epoch" else "train_s",
-        y=value,
-        by="system",
-        styles=styles_of(records_by_system),
-        x_axis=x_title,
-        y_axis=f"{words} (%)" if percent else words,
-        zero="x",
-        title=title,
-        caption=f"{title}, one line per system." + (f" At the end: {ends}." if ends else ""),
-        dark=dark,
-    )
-    # A few markers distinguish the lines without hiding them.
-    return figure.update_traces(marker={"maxdisplayed": 12})
 
 
 def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = True, dark: bool = False) -> Figure:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.atomic import write_text
+from gnnqlab.lab.figures.bundle import table_html
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.offline import page
 from gnnqlab.lab.figures.theme import styles_of, template
@@ -21,7 +22,9 @@ from gnnqlab.lab.training.comparison_table import (
     seconds_to,
     usual_target,
 )
+from gnnqlab.lab.training.readable_table import seed_table
 from gnnqlab.lab.training.report_figures import ReportFigures
+from gnnqlab.lab.training.seed_groups import find_baseline, group_seeds
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, origin_html, take
 from gnnqlab.train.loop.scores import further_test_scores, get_test_score, score_label
 from gnnqlab.train.records.slow_worker import computing_seconds, find_slow_worker
@@ -88,6 +91,7 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
     figures = ReportFigures({name: run for name, run in zip(names, runs) if len(run.records)})
     sections = [
         _header(runs, names, usual_target(runs) if target is None else target),
+        *_seeds(runs, target),
         _section("Comparison" if len(runs) > 1 else "Result", _comparison(runs, target)),
         *(_section(title, content) for title, content in figures.sections),
         _section("Configuration", "".join(_configuration(name, run) for name, run in zip(names, runs))),
@@ -96,6 +100,20 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
     footer = "<footer>Written by gnnqlab. This page is self-contained and works offline.</footer>"
     body, style = f"<main>\n{''.join(sections)}\n</main>\n{footer}", (folder / "report.css").read_text(encoding="utf-8")
     return page(folder / "report.js", body, title=_title(runs, names), style=style, name="figures", values=page_values)
+
+
+def _seeds(runs: Sequence[Snapshot], target: float | None) -> list[str]:
+    """Return the section with means over seeds; empty if no runs differ in their seed only."""
+    groups = group_seeds(runs)
+    if len(groups) == len(runs):
+        return []
+    goal = usual_target(runs) if target is None else target
+    baseline = find_baseline(groups, 0).label
+    frame = comparison_frame(runs, target=target, baseline=0)
+    table = seed_table(frame, score=score_label(runs[0].summary), target=goal, baseline=baseline)
+    caption = f"Means over seeds ± 95 % intervals; × and points are relative to {baseline} with the same seed"
+    content = table_html(table.cells, caption=caption, best=table.best)
+    return [_section("Over seeds", f'<div class="wide" tabindex="0">{content}</div>')]
 
 
 def _title(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
@@ -199,7 +217,7 @@ def _in_epoch(summary: Mapping[str, Any]) -> str:
 def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     """Return the comparison table, with a column per run and a row per quantity, which suits a phone."""
     goal = usual_target(runs) if target is None else target  # validation score in [0, 1]
-    frame = comparison_frame(runs, target=target)
+    frame = comparison_frame(runs, target=target, baseline=0)  # the first run
     summaries = [run.summary for run in runs]
     rows: dict[str, list[str]] = {
         "total time": [_seconds(value) for value in frame["train_s"]],
@@ -242,7 +260,10 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     # On a phone a few runs are side by side, with the name of each row above its values (report.css).
     attributes = f' class="few" style="--runs: {len(runs)}"' if len(runs) <= _FEW else ""
     notes = f" {words}" if (words := evaluation_note(runs)) else ""
-    baseline_note = f"; speed-up and bytes are relative to {labels(runs)[0]}" if len(runs) > 1 else ""
+    reference = labels(runs)[0]
+    if len(groups := group_seeds(runs)) < len(runs):
+        reference = f"{find_baseline(groups, 0).label} with the same seed"
+    baseline_note = f"; speed-up and bytes are relative to {reference}" if len(runs) > 1 else ""
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="Comparison table">'
         f"<table{attributes}><caption>Seconds and bytes are per epoch unless stated otherwise"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from gnnqlab.graph import load
 from gnnqlab.graph.sources import ogb
@@ -33,6 +34,28 @@ def test_graphsaint(tmp_path: Path, several: bool) -> None:
     assert g.labels[1].tolist() == ([1, 1, 0] if several else 1)  # by id, not by the order of the file
     assert np.allclose(g.features, files.features() * 3 + 1, atol=1e-5)  # as they are stored
     assert [len(part) for part in (g.train_idx, g.val_idx, g.test_idx)] == [20, 5, 5]
+
+
+def test_training_edges_of_graphsaint_are_compared_with_the_induced_ones(tmp_path: Path) -> None:
+    folder = files.write_graphsaint(tmp_path / "g", several=False)
+    assert not any("training edges" in note for note in load(folder).notes)
+    matrix = files.adjacency().astype(np.float32)
+    matrix[20:] = matrix[:, 20:] = 0  # nodes 0 to 19 are for training
+    sparse.save_npz(folder / "adj_train.npz", sparse.csr_matrix(matrix))
+    same = "training edges: protocol='inductive' trains on all edges between training nodes, as in adj_train.npz"
+    assert same in load(folder).notes
+    src, dst = matrix.nonzero()
+    order = np.random.default_rng(0).permutation(len(src))
+    sparse.save_npz(
+        folder / "adj_train.npz", sparse.coo_matrix((matrix[src, dst][order], (src[order], dst[order])), matrix.shape)
+    )
+    assert same in load(folder).notes, "in any order"
+    # As many edges, but others: one ends at a test node.
+    dst[0] = 29
+    sparse.save_npz(folder / "adj_train.npz", sparse.coo_matrix((np.ones(len(src)), (src, dst)), matrix.shape))
+    (note,) = (note for note in load(folder).notes if "training edges" in note)
+    count = int(matrix.sum())
+    assert f"{count:,} in adj_full.npz, which are not the {count:,} of adj_train.npz; the latter are left out" in note
 
 
 def test_yelp_is_standardized_by_its_training_nodes(tmp_path: Path) -> None:

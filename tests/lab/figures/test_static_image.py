@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import struct
+import sys
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from plotly.graph_objects import Figure
 
+import gnnqlab as gq
 from gnnqlab.lab.figures import static_image
+from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.static_image import _HEADER, _encode_rows, _file, _parts, encode_indexed, pixels, size
 
 _RNG = np.random.default_rng(5)
@@ -92,11 +98,13 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def draw(figure: object, opts: dict[str, Any]) -> bytes:
         known["asked"].append(opts)
+        known["figure"] = figure
         made = known[opts["format"]]
         return made.encode() if isinstance(made, str) else made
 
     monkeypatch.setattr(kaleido, "calc_fig_sync", draw)
-    monkeypatch.setattr(static_image, "_picture_server", lambda: True)
+    monkeypatch.setattr(static_image, "_missing_for_pictures", lambda: "")
+    monkeypatch.delenv("GNNQLAB_PICTURES", raising=False)
     return known
 
 
@@ -127,9 +135,85 @@ def test_a_drawing_smaller_than_its_photograph_stays(drawn: dict[str, Any], monk
 
 
 def test_no_browser_is_started_where_pictures_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    kaleido = pytest.importorskip("kaleido")
     monkeypatch.setenv("GNNQLAB_PICTURES", "off")
-    monkeypatch.setattr(kaleido, "start_sync_server", lambda **_: pytest.fail("a browser was started"))
-    static_image._picture_server.cache_clear()
+    monkeypatch.setattr(static_image, "_missing_for_pictures", lambda: pytest.fail("a browser was started"))
     assert static_image.svg_of(Figure()) is None
-    static_image._picture_server.cache_clear()
+
+
+def chart() -> Figure:
+    return gq.charts.lines(pd.DataFrame({"loss": [2.0, 1.0]}), y="loss", title="A descent", x_axis="epoch")
+
+
+def test_a_saved_figure_has_the_width_and_the_size_of_text_asked_for(drawn: dict[str, Any], tmp_path: Path) -> None:
+    drawn["pdf"] = b"%PDF"
+    figure = chart()
+    for width, centimetres in (("column", 8.5), ("page", 17.8), (12.0, 12.0)):
+        path = gq.charts.save(figure, tmp_path / "figures" / "one.pdf", width=width, height=5, font=9)
+        asked = drawn["asked"][-1]
+        assert path.read_bytes() == b"%PDF" and asked["format"] == "pdf"
+        assert asked["scale"] * asked["width"] / 96 * 2.54 == pytest.approx(centimetres)
+        assert asked["scale"] * asked["height"] / 96 * 2.54 == pytest.approx(5, abs=0.02)
+        text_pt = asked["scale"] * figure.layout.template.layout.font.size / 96 * 72
+        assert text_pt == pytest.approx(9, rel=5e-3)
+    gq.charts.save(figure, tmp_path / "one.png", font=9)
+    assert drawn["asked"][-1]["scale"] == pytest.approx(300 / 72 * 9 / 13, rel=5e-3)
+
+
+def test_a_saved_figure_has_a_title_only_if_asked_and_the_original_stays(drawn: dict[str, Any], tmp_path: Path) -> None:
+    figure = chart()
+    before = figure.to_dict()
+    FigureData(figure, pd.DataFrame()).save(tmp_path / "one.svg", family="Times")
+    without, size = drawn["figure"], drawn["asked"][-1]
+    assert (without["layout"]["title"]["text"], without["layout"]["font"]["family"]) == ("", "Times")
+    gq.charts.save(figure, tmp_path / "two.svg", title=True)
+    assert drawn["figure"]["layout"]["title"]["text"] == "A descent" and figure.to_dict() == before
+    assert drawn["asked"][-1]["height"] - size["height"] == 30, "the room of the title"
+    assert (tmp_path / "one.svg").read_text() == (tmp_path / "two.svg").read_text(), "names by content, in both"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "text"),
+    [
+        ("one.eps", {}, r"saved as .pdf, .svg or .png, got 'one.eps'"),
+        (
+            "one.pdf",
+            {"width": "half"},
+            r"width must be 'column' \(8.5 cm\), 'page' .* 2 to 120 centimetres, got 'half'",
+        ),
+        ("one.pdf", {"width": 720}, r"2 to 120 centimetres, got 720"),
+        ("one.pdf", {"height": "column"}, r"height must be 2 to 120 centimetres, got 'column'"),
+        ("one.pdf", {"font": 0.8}, r"size of the text in points, from 4 to 72, got 0.8"),
+    ],
+)
+def test_a_size_or_a_format_that_is_none_is_refused(
+    drawn: dict[str, Any], tmp_path: Path, name: str, settings: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        gq.charts.save(chart(), tmp_path / name, **settings)
+    assert not drawn["asked"] and not list(tmp_path.iterdir())
+
+
+def test_what_a_saved_figure_lacks_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("kaleido")
+    static_image._missing_for_pictures.cache_clear()
+    monkeypatch.delenv("BROWSER_PATH", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    try:
+        with pytest.raises(RuntimeError, match="needs Chromium or Chrome, found none of chromium, .*BROWSER_PATH"):
+            gq.charts.save(chart(), tmp_path / "one.pdf")
+        static_image._missing_for_pictures.cache_clear()
+        monkeypatch.setitem(sys.modules, "kaleido", None)
+        with pytest.raises(RuntimeError, match=r"needs the package kaleido, got .*pip install 'gnnqlab\[lab\]'"):
+            gq.charts.save(chart(), tmp_path / "one.pdf")
+    finally:
+        static_image._missing_for_pictures.cache_clear()
+
+
+@pytest.mark.slow
+def test_a_page_of_a_pdf_is_as_wide_as_a_column(tmp_path: Path) -> None:
+    pytest.importorskip("kaleido")
+    if reason := static_image._missing_for_pictures():
+        pytest.skip(reason)
+    page = gq.charts.save(chart(), tmp_path / "one.pdf").read_bytes()
+    box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", page)
+    assert box is not None and float(box[1]) == pytest.approx(8.5 / 2.54 * 72, abs=1.0)
