@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import html
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,15 +17,24 @@ from gnnqlab.lab.training.comparison_table import (
     comparison_frame,
     evaluation_note,
     match_evaluations,
-    seconds_to,
     usual_target,
 )
-from gnnqlab.lab.training.readable_table import seed_table
+from gnnqlab.lab.training.readable_table import ReadableTable, seed_table
+from gnnqlab.lab.training.report_cards import (
+    as_number,
+    cards_of_comparison,
+    cards_of_run,
+    cards_over_seeds,
+    in_seconds,
+    percent,
+    ratio_text,
+    test_score,
+    time_text,
+)
 from gnnqlab.lab.training.report_figures import ReportFigures
-from gnnqlab.lab.training.seed_groups import find_baseline, group_seeds
+from gnnqlab.lab.training.seed_groups import SeedGroup, find_baseline, group_seeds
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, origin_html, take
-from gnnqlab.train.loop.scores import further_test_scores, get_test_score, score_label
-from gnnqlab.train.records.slow_worker import computing_seconds, find_slow_worker
+from gnnqlab.train.loop.scores import further_test_scores, score_label
 
 __all__ = ["export", "write_report"]
 
@@ -89,9 +96,14 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
     names = labels(runs)
     # A run without an epoch has nothing to draw.
     figures = ReportFigures({name: run for name, run in zip(names, runs) if len(run.records)})
+    goal = usual_target(runs) if target is None else target
+    groups = group_seeds(runs)
+    # Several runs with equal settings and different seeds: means come first.
+    over_seeds = _seed_table(runs, groups, goal) if len(groups) < len(runs) else None
+    title = _title(runs, [group.label for group in groups])
     sections = [
-        _header(runs, names, usual_target(runs) if target is None else target),
-        *_seeds(runs, target),
+        _header(runs, names, title, goal, over_seeds),
+        *([] if over_seeds is None else [_over_seeds(over_seeds, find_baseline(groups, 0).label)]),
         _section("Comparison" if len(runs) > 1 else "Result", _comparison(runs, target)),
         *(_section(title, content) for title, content in figures.sections),
         _section("Configuration", "".join(_configuration(name, run) for name, run in zip(names, runs))),
@@ -99,21 +111,20 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
     page_values = {"figures": figures.drawn, "templates": {"light": template(), "dark": template(dark=True)}}
     footer = "<footer>Written by gnnqlab. This page is self-contained and works offline.</footer>"
     body, style = f"<main>\n{''.join(sections)}\n</main>\n{footer}", (folder / "report.css").read_text(encoding="utf-8")
-    return page(folder / "report.js", body, title=_title(runs, names), style=style, name="figures", values=page_values)
+    return page(folder / "report.js", body, title=title, style=style, name="figures", values=page_values)
 
 
-def _seeds(runs: Sequence[Snapshot], target: float | None) -> list[str]:
-    """Return the section with means over seeds; empty if no runs differ in their seed only."""
-    groups = group_seeds(runs)
-    if len(groups) == len(runs):
-        return []
-    goal = usual_target(runs) if target is None else target
-    baseline = find_baseline(groups, 0).label
+def _seed_table(runs: Sequence[Snapshot], groups: Sequence[SeedGroup], target: float) -> ReadableTable:
+    """Return the table of means over seeds, with one row per group."""
     frame = comparison_frame(runs, target=target, baseline=0)
-    table = seed_table(frame, score=score_label(runs[0].summary), target=goal, baseline=baseline)
+    return seed_table(frame, score=score_label(runs[0].summary), target=target, baseline=find_baseline(groups, 0).label)
+
+
+def _over_seeds(table: ReadableTable, baseline: str) -> str:
+    """Return the section with means over seeds."""
     caption = f"Means over seeds ± 95 % intervals; × and points are relative to {baseline} with the same seed"
     content = table_html(table.cells, caption=caption, best=table.best)
-    return [_section("Over seeds", f'<div class="wide" tabindex="0">{content}</div>')]
+    return _section("Over seeds", f'<div class="wide" tabindex="0">{content}</div>')
 
 
 def _title(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
@@ -122,7 +133,9 @@ def _title(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
     return f"{names_text} on {', '.join(graphs)}"
 
 
-def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> str:
+def _header(
+    runs: Sequence[Snapshot], names: Sequence[str], title: str, target: float, over_seeds: ReadableTable | None
+) -> str:
     summaries = [run.summary for run in runs]
     links = _each("link", summaries)
     setting = [
@@ -131,87 +144,23 @@ def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> st
         _count_text(_each("epochs", summaries), "epoch"),
         f"link: {' and '.join(map(str, links))}" if links else "",
     ]
-    if len(runs) > 1:
-        facts = _comparing_facts(runs, names, target)
+    if over_seeds is not None:
+        facts = cards_over_seeds(over_seeds, score_label(runs[0].summary))
+        setting.insert(3, _count_text([max(over_seeds.cells["seeds"])], "seed"))
+    elif len(runs) > 1:
+        facts = cards_of_comparison(runs, names, target)
     else:
-        facts = _single_facts(runs[0], target)
+        facts = cards_of_run(runs[0], target)
     cards = "".join(
         f'<div><dt>{html.escape(title)}</dt><dd class="value">{html.escape(value)}</dd>'
         f'<dd class="note">{html.escape(note)}</dd></div>'
         for title, value, note in facts
     )
     return (
-        f"<header><h1>{html.escape(_title(runs, names))}</h1>"
+        f"<header><h1>{html.escape(title)}</h1>"
         f'<p class="setting">{html.escape(" · ".join(filter(None, setting)))}</p>'
-        f'<dl class="facts">{cards}</dl>{origin_html(runs, names)}</header>'
+        f'<dl class="facts">{cards}</dl>{origin_html(runs, names, is_over_seeds=over_seeds is not None)}</header>'
     )
-
-
-def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> list[tuple[str, str, str]]:
-    """Return the cards of the last run relative to the first: total time, time to accuracy, score, bytes."""
-    (baseline, reference), (summary, name) = (runs[0].summary, names[0]), (runs[-1].summary, names[-1])
-    score, reference_score = _score(summary), _score(baseline)
-    # Bytes per epoch, all workers.
-    sent_bytes, reference_bytes = _number(summary.get("bytes_sent")), _number(baseline.get("bytes_sent"))
-    points = f"{100 * (score - reference_score):+.2f} points, " if math.isfinite(score - reference_score) else ""
-    to_target, to_target_before = seconds_to(runs[-1].records, target), seconds_to(runs[0].records, target)
-    return [
-        _time_card("Total", name, _number(summary.get("train_s")), reference, _number(baseline.get("train_s"))),
-        *(
-            [_time_card(f"To {_percent(target)}", name, to_target, reference, to_target_before)]
-            if math.isfinite(target)
-            else []
-        ),
-        (f"Test {score_label(summary)}, {name}", _percent(score), f"{points}{reference} {_percent(reference_score)}"),
-        (
-            f"Bytes sent, {name}",
-            _fraction(sent_bytes, reference_bytes),
-            f"{human_bytes(sent_bytes)} per epoch, {reference} {human_bytes(reference_bytes)}",
-        ),
-    ]
-
-
-def _time_card(title: str, name: str, seconds: float, reference: str, reference_seconds: float) -> tuple[str, str, str]:
-    """Return a card of seconds with the speed-up, or "not reached"."""
-    times = reference_seconds / seconds if seconds else math.nan  # speed-up of the run relative to the reference
-    value = _ratio(times, 2) if math.isfinite(times) else _time_or_not_reached(seconds)
-    return (
-        f"{title}, {name}",
-        value,
-        f"{_time_or_not_reached(seconds)} of training, {reference} {_time_or_not_reached(reference_seconds)}",
-    )
-
-
-def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
-    summary = run.summary
-    best_score = _percent(_number(summary.get("best_val")))
-    total = f"of training, median epoch {_seconds(summary.get('epoch_s'))}"
-    to_target = seconds_to(run.records, target)
-    slow = find_slow_worker(computing_seconds(run.records))
-    return [
-        ("Total", _seconds(summary.get("train_s")), total),
-        *(
-            [(f"To {_percent(target)}", _time_or_not_reached(to_target), "of training, on validation")]
-            if math.isfinite(target)
-            else []
-        ),
-        (
-            f"Test {score_label(summary)}",
-            _percent(_score(summary)),
-            f"best on validation {best_score}{_in_epoch(summary)}",
-        ),
-        *(
-            (f"Test {label}", _percent(_number(value)), "in the same epoch")
-            for label, value in further_test_scores(summary).items()
-        ),
-        ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "per epoch, all workers"),
-        *([("Slow worker", f"rank {slow.rank}", slow.text)] if slow is not None else []),
-    ]
-
-
-def _in_epoch(summary: Mapping[str, Any]) -> str:
-    best_epoch = summary.get("best_epoch")
-    return "" if best_epoch is None else f", in epoch {best_epoch}, whose model is stored"
 
 
 def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
@@ -220,27 +169,27 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     frame = comparison_frame(runs, target=target, baseline=0)  # the first run
     summaries = [run.summary for run in runs]
     rows: dict[str, list[str]] = {
-        "total time": [_seconds(value) for value in frame["train_s"]],
-        "total time, speed-up": [_ratio(value, 2) for value in frame["faster"]],
-        f"time to {_percent(goal)} on validation": [_time_or_not_reached(value) for value in frame["to_target_s"]],
-        f"time to {_percent(goal)}, speed-up": [_ratio(value, 2) for value in frame["faster_to_target"]],
+        "total time": [in_seconds(value) for value in frame["train_s"]],
+        "total time, speed-up": [ratio_text(value, 2) for value in frame["faster"]],
+        f"time to {percent(goal)} on validation": [time_text(value) for value in frame["to_target_s"]],
+        f"time to {percent(goal)}, speed-up": [ratio_text(value, 2) for value in frame["faster_to_target"]],
         f"test {'score' if len(set(map(score_label, summaries))) > 1 else score_label(summaries[0])}": [
-            _percent(_score(summary)) for summary in summaries
+            percent(test_score(summary)) for summary in summaries
         ],
         **{f"test {label}": _cells(label, summaries) for label in dict.fromkeys(_further_labels(summaries))},
-        "best on validation": [_percent(_number(summary.get("best_val"))) for summary in summaries],
-        "final loss": [f"{_number(value):.4g}" for value in frame["final_loss"]],
-        "epoch (median)": [_seconds(value) for value in frame["epoch_s"]],
-        "sent per epoch": [human_bytes(_number(value)) for value in frame["bytes_per_epoch"]],
-        "of which scales and zero-points": [human_bytes(_number(value)) for value in frame["bytes_params"]],
-        "less sent": [_ratio(value, 1) for value in frame["fewer_bytes"]],
-        "communication": [_seconds(value) for value in frame["comm_s"]],
-        "computation": [_seconds(value) for value in frame["comp_s"]],
-        "coding": [_seconds(value) for value in frame["quant_s"]],
-        "bit assignment, waited for": [_seconds(value) for value in frame["assign_s"]],
-        "bit assignment, share of training": [_percent(_number(value)) for value in frame["assign_share"]],
-        "bit assignment, processor time of the whole training": [_seconds(value) for value in frame["assign_cpu_s"]],
-        "peak memory, largest worker": [human_bytes(_number(value)) for value in frame["peak_memory_bytes"]],
+        "best on validation": [percent(as_number(summary.get("best_val"))) for summary in summaries],
+        "final loss": [f"{as_number(value):.4g}" for value in frame["final_loss"]],
+        "epoch (median)": [in_seconds(value) for value in frame["epoch_s"]],
+        "sent per epoch": [human_bytes(as_number(value)) for value in frame["bytes_per_epoch"]],
+        "of which scales and zero-points": [human_bytes(as_number(value)) for value in frame["bytes_params"]],
+        "less sent": [ratio_text(value, 1) for value in frame["fewer_bytes"]],
+        "communication": [in_seconds(value) for value in frame["comm_s"]],
+        "computation": [in_seconds(value) for value in frame["comp_s"]],
+        "coding": [in_seconds(value) for value in frame["quant_s"]],
+        "bit assignment, waited for": [in_seconds(value) for value in frame["assign_s"]],
+        "bit assignment, share of training": [percent(as_number(value)) for value in frame["assign_share"]],
+        "bit assignment, processor time of the whole training": [in_seconds(value) for value in frame["assign_cpu_s"]],
+        "peak memory, largest worker": [human_bytes(as_number(value)) for value in frame["peak_memory_bytes"]],
     }
     # A single run has no baseline, so rows of ratios are left out.
     if len(runs) == 1:
@@ -326,49 +275,13 @@ def _section(title: str, content: str) -> str:
     return f"<section><h2>{html.escape(title)}</h2>{content}</section>"
 
 
-@functools.cache
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _score(summary: Mapping[str, Any]) -> float:
-    return _number(get_test_score(summary))
-
-
 def _further_labels(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the labels of further scores of some runs."""
     return [label for summary in summaries for label in further_test_scores(summary)]
 
 
 def _cells(label: str, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [_percent(_number(further_test_scores(summary).get(label))) for summary in summaries]
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.2f} %" if math.isfinite(value) else "–"
-
-
-def _seconds(value: Any) -> str:
-    seconds = _number(value)
-    if not math.isfinite(seconds):
-        return "–"
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
-
-
-def _time_or_not_reached(value: float) -> str:
-    return "not reached" if math.isnan(value) else _seconds(value)
-
-
-def _ratio(value: float, digits: int) -> str:
-    return f"{value:.{digits}f} ×" if math.isfinite(value) else "–"
-
-
-def _fraction(value: float, reference: float) -> str:
-    """Return ``1/14.2`` if less is sent, ``1.3 ×`` if more is."""
-    ratio = reference / value if value and reference else math.nan  # above 1 if less is sent
-    if not math.isfinite(ratio):
-        return "–"
-    return f"1/{ratio:.1f}" if ratio >= 1.05 else f"{1 / ratio:.2f} ×"  # within 5 % the fraction would read 1/1.0
+    return [percent(as_number(further_test_scores(summary).get(label))) for summary in summaries]
 
 
 def _each(name: str, summaries: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -144,13 +144,23 @@ def origin(run: Snapshot) -> dict[str, str]:
     }
 
 
-def origin_html(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
-    """Return the origins as an HTML list: one value where all runs agree, else one value per run."""
+def origin_html(runs: Sequence[Snapshot], names: Sequence[str], *, is_over_seeds: bool = False) -> str:
+    """Return the origins as an HTML list: one value where all runs agree, else one value per run.
+
+    Args:
+        runs: the runs.
+        names: their names.
+        is_over_seeds: True if runs differ in their seeds: these, and the times of the first and last run, are one line.
+    """
     origins = [origin(run) for run in runs]
     rows = []
     for key in origins[0]:
         values = [run_origin[key] for run_origin in origins]
         texts = values[:1] if len(set(values)) == 1 else [f"{name}: {value}" for name, value in zip(names, values)]
+        if is_over_seeds and key == "seed":
+            texts = [", ".join(dict.fromkeys(values))]
+        elif is_over_seeds and key == "trained" and len(set(values)) > 1:
+            texts = [f"{min(values)} to {max(values)}"]
         cells = "".join(f"<dd>{html.escape(value)}</dd>" for value in texts)
         class_attribute = ' class="each"' if len(texts) > 1 else ""  # a line of its own for every run
         rows.append(f"<div{class_attribute}><dt>{html.escape(key)}</dt>{cells}</div>")

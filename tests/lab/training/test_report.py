@@ -281,3 +281,15 @@ def test_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one run, got none"):
         write_report([], tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
+
+
+def test_header_of_runs_over_seeds_has_means_and_no_run_of_one_seed(tmp_path: Path) -> None:
+    runs = [make_run(system, seed=seed, epochs=20) for seed in range(3) for system in ("vanilla", "sylvie")]
+    text = report(tmp_path, *runs)
+    header = text[text.index("<header>") : text.index("</header>")]
+    assert "<h1>vanilla and sylvie on digits</h1>" in header and "3 seeds" in header
+    assert "(seed" not in header, "a card must not compare runs of different seeds"
+    for title in ("Total, sylvie", "Test accuracy, sylvie", "Sent per epoch, sylvie"):
+        assert title in header
+    assert header.count("±") >= 3
+    assert "<dt>seed</dt><dd>0, 1, 2</dd>" in header
