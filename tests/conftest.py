@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 # One thread per process: the tests start several workers on few cores, and sums run in a fixed order.
@@ -67,6 +67,18 @@ def made_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], RunConfig]:
         return seen.pop()
 
     return parse
+
+
+@pytest.fixture
+def own_models() -> Iterator[None]:
+    """Forget the models that a test registers by naming them, which tests over all models would find."""
+    from gnnqlab.nn.models import registry
+
+    before = [(known, dict(known)) for known in (registry.MODELS, registry._KINDS)]
+    yield
+    for known, content in before:
+        known.clear()
+        known.update(content)
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

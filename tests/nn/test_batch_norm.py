@@ -29,6 +29,8 @@ from tests.ranks import run_ranks
 SETTINGS = TrainSettings(seed=5)
 OWN = f"{__name__}:Normalized"
 
+pytestmark = pytest.mark.usefixtures("own_models")
+
 
 class Normalized(nn.Module):
     """Two aggregations with a batch normalization of their result, which a second one follows."""

@@ -10,6 +10,8 @@ import gnnqlab as gq
 from gnnqlab.train.worker_dependence import worker_dependent_modules
 from tests.cases import each
 
+pytestmark = pytest.mark.usefixtures("own_models")
+
 
 class Net(nn.Module):
     """A linear layer after a module."""

@@ -75,4 +75,20 @@ FAULTS = (
         test="run/test_own_parts.py::test_parts_without_shards_or_the_original_graph_raise_value_error",
         why="graphs of as many nodes are cut as readily",
     ),
+    Fault(
+        name="a ROC curve over logits",
+        file="run/class_scores.py",
+        before="scores = logits.double().softmax(1)",
+        after="scores = logits.double()",
+        test="run/test_class_scores.py::test_values_equal_scikit_learn",
+        why="logits of different nodes would be compared, which have no common zero",
+    ),
+    Fault(
+        name="a transposed confusion matrix",
+        file="run/class_scores.py",
+        before="labels * num_classes + logits.argmax(1)",
+        after="logits.argmax(1) * num_classes + labels",
+        test="run/test_class_scores.py::test_values_equal_scikit_learn",
+        why="known and predicted classes would be swapped",
+    ),
 )
