@@ -131,8 +131,8 @@ class Compare(Options):
         for number, (choice, config) in enumerate(zip(cell.choices, cell.configs), start=num_trained + 1):
             try:
                 run = launch(config, root=self.out)
-                seed = f", seed {config.train.seed}" if self.seeds > 1 else ""
-                follow(run, f"{number} of {count}: {choice}{seed} on {cell.graph}: " if count > 1 else "")
+                seed_text = f", seed {config.train.seed}" if self.seeds > 1 else ""
+                follow(run, f"{number} of {count}: {choice}{seed_text} on {cell.graph}: " if count > 1 else "")
             except (RuntimeError, OSError) as error:
                 cell.fail(choice, str(error), config.train.seed if self.seeds > 1 else None)
                 continue  # the next system still trains
@@ -227,8 +227,7 @@ class _Field:
         """Record a failed training, with its seed if there are several, and report it in one line."""
         text = " ".join(error.split())
         facts = {"system": choice.name, "settings": choice.settings, "model": self.model, "graph": self.graph}
-        facts |= {} if seed is None else {"seed": seed}
-        self.failed.append({**facts, "error": text})
+        self.failed.append({**facts, **({} if seed is None else {"seed": seed}), "error": text})
         print(f"gnnqlab: {choice}, {self.model} on {self.graph}: {text}", file=sys.stderr)
 
     def table(self) -> dict[str, Any]:
