@@ -226,10 +226,8 @@ class _Field:
     def fail(self, choice: SystemChoice, error: str, seed: int | None = None) -> None:
         """Record a failed training, with its seed if there are several, and report it in one line."""
         text = " ".join(error.split())
-        facts: dict[str, Any] = {"system": choice.name, "settings": choice.settings}
-        facts |= {"model": self.model, "graph": self.graph}
-        facts |= {} if seed is None else {"seed": seed}
-        self.failed.append({**facts, "error": text})
+        facts = {"system": choice.name, "settings": choice.settings, "model": self.model, "graph": self.graph}
+        self.failed.append({**facts, **({} if seed is None else {"seed": seed}), "error": text})
         print(f"gnnqlab: {choice}, {self.model} on {self.graph}: {text}", file=sys.stderr)
 
     def table(self) -> dict[str, Any]:

@@ -133,9 +133,8 @@ def test_real_graphs_of_dgl() -> None:
 @each("verb", [load, gq.configure, gq.launch, gq.probe, gq.partition])
 def test_error_for_an_unsupported_graph_type_lists_accepted_types(given: object, shown: str, verb: Any) -> None:
     text = (
-        "a graph must be a gnnqlab.Graph, a name, a path, a dgl.DGLGraph, a PyG Data, a networkx graph, an AnnData or "
-        f"a square scipy.sparse adjacency, got {shown}; arrays of edges go to gnnqlab.Graph.from_edges, "
-        "pandas tables to "
+        f"a graph must be a gnnqlab.Graph, a name, a path, a dgl.DGLGraph, a PyG Data, a networkx graph, an AnnData or "
+        f"a square scipy.sparse adjacency, got {shown}; arrays of edges go to gnnqlab.Graph.from_edges, pandas tables "
     )
     with pytest.raises(TypeError, match=text):
         verb(given)

@@ -96,8 +96,8 @@ def _have_equal_edges(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarra
         return False
     if all(map(np.array_equal, one, other)):  # the usual case, without a sort of 10⁸ edges
         return True
-    codes = [np.sort(src.astype(np.int64) * num_nodes + dst) for src, dst in (one, other)]
-    return np.array_equal(codes[0], codes[1])
+    ours, theirs = (np.sort(src.astype(np.int64) * num_nodes + dst) for src, dst in (one, other))
+    return np.array_equal(ours, theirs)
 
 
 def standardize(features: np.ndarray, train: np.ndarray) -> np.ndarray:

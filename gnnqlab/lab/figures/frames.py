@@ -17,6 +17,7 @@ __all__ = [
     "by_tier",
     "device_pairs",
     "human_bytes",
+    "mean_over_seeds",
     "most_bytes",
     "phase_seconds",
     "without_first_epoch",
@@ -27,6 +28,20 @@ __all__ = [
 def without_first_epoch(frame: DataFrame) -> DataFrame:
     """Return the rows without the first epoch, which includes set-up, if there are further epochs."""
     return frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
+
+
+def mean_over_seeds(tables: Iterable[DataFrame]) -> DataFrame:
+    """Return the mean of tables of runs that differ in their seed only; a cell that a table lacks counts as 0.
+
+    Example:
+        >>> import pandas as pd
+        >>> mean_over_seeds([pd.DataFrame({"wait_s": [1.0]}), pd.DataFrame({"wait_s": [3.0], "encode_s": [1.0]})])
+           wait_s  encode_s
+        0     2.0       0.5
+    """
+    import pandas as pd
+
+    return pd.concat(tables).fillna(0.0).groupby(level=0, sort=False).mean()
 
 
 def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:

@@ -16,6 +16,7 @@ from gnnqlab.lab.figures.frames import (
     by_epoch,
     by_tier,
     device_pairs,
+    mean_over_seeds,
     most_bytes,
     phase_seconds,
     volume_per_epoch,
@@ -87,10 +88,7 @@ class Comparison:
 
         score = score_label(self.runs[0].summary)
         if self.by_seed:
-            groups = {
-                group.label: [self.runs[number].records for number in group.numbers] for group in group_seeds(self.runs)
-            }
-            frame = plots.seed_curves(groups, value=value)
+            frame = plots.seed_curves(self._records_of_rows(), value=value)
             figure = plots.convergence_over_seeds(frame, value=value, against=against, score=score, dark=dark)
             return FigureData(self._linked(figure), frame.groupby("system", sort=False).tail(1).set_index("system"))
         # The last epoch with a value, one row per run.
@@ -103,17 +101,21 @@ class Comparison:
         """Draw the mean time per epoch by phase, with a table in seconds."""
         import pandas as pd
 
-        frame = pd.concat({label: phase_seconds(records).iloc[0] for label, records in self.records.items()}, axis=1).T
+        records = self._records_of_rows()
+        phases = {label: mean_over_seeds(map(phase_seconds, seeds)).iloc[0] for label, seeds in records.items()}
+        frame = pd.concat(phases, axis=1).T
         frame.index.name = "system"
-        return FigureData(self._linked(plots.breakdown(self.records, per_worker=per_worker)), frame.fillna(0.0))
+        return FigureData(self._linked(plots.breakdown(records, per_worker=per_worker)), frame.fillna(0.0))
 
     def volume(self) -> FigureData:
         """Draw the bytes that all workers send per epoch, payload and parameters."""
         import pandas as pd
 
-        frame = pd.DataFrame({label: volume_per_epoch(records) for label, records in self.records.items()}).T
+        records = self._records_of_rows()
+        volumes = {label: pd.DataFrame(map(volume_per_epoch, seeds)).mean() for label, seeds in records.items()}
+        frame = pd.DataFrame(volumes).T
         frame.index.name = "system"
-        return FigureData(self._linked(plots.volume(self.records)), frame)
+        return FigureData(self._linked(plots.volume(records)), frame)
 
     def traffic(self, number: int = 0) -> FigureData:
         """Draw the bytes between each pair of workers in one of the runs, by default the first; all have one scale."""
@@ -188,6 +190,13 @@ class Comparison:
         # The baseline is the first run of a report.
         runs = [self.runs[self.baseline], *(run for number, run in enumerate(self.runs) if number != self.baseline)]
         return write_report(runs, path, target=None if math.isnan(self.target) else self.target)
+
+    def _records_of_rows(self) -> dict[str, list[DataFrame]]:
+        """Return the records of each row of the table: of one run, or of all seeds."""
+        if not self.by_seed:
+            return {label: [records] for label, records in self.records.items()}
+        groups = group_seeds(self.runs)
+        return {group.label: [self.runs[number].records for number in group.numbers] for group in groups}
 
     def _linked(self, figure: Figure) -> Figure:
         return name_links(figure, (run.summary.get("link") for run in self.runs))

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Literal
 
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.charts import bars, lines, panels
-from gnnqlab.lab.figures.frames import by_epoch, by_tier, device_pairs, human_bytes, phase_seconds, volume_per_epoch
+from gnnqlab.lab.figures.frames import (
+    by_epoch,
+    by_tier,
+    device_pairs,
+    human_bytes,
+    mean_over_seeds,
+    phase_seconds,
+    volume_per_epoch,
+)
 from gnnqlab.lab.figures.theme import PHASES, finish, styles_of
 from gnnqlab.study.tables import GROUP
 from gnnqlab.study.tables import convergence as mean_curves
@@ -132,10 +140,13 @@ def _check_axes(value: str, against: str) -> None:
         raise ValueError(f"against must be one of ('epoch', 'time'), got {against!r}")
 
 
-def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = True, dark: bool = False) -> Figure:
+def breakdown(
+    records_by_system: Mapping[str, DataFrame | Sequence[DataFrame]], *, per_worker: bool = True, dark: bool = False
+) -> Figure:
     """Draw mean milliseconds per epoch by phase, one stacked bar per system or worker (AdaQP Fig. 10).
 
-    For Vanilla alone this is SYLVIE Fig. 2, for one system with several bit-widths SYLVIE Fig. 3.
+    For Vanilla alone this is SYLVIE Fig. 2, for one system with several bit-widths SYLVIE Fig. 3. Of records of several
+    seeds the bar shows the mean.
 
     Raises:
         ValueError: if there is nothing to draw.
@@ -144,7 +155,10 @@ def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = 
 
     _check_some(records_by_system)
     # Label -> one row per worker, or one in all.
-    tables = {label: phase_seconds(records, per_worker=per_worker) for label, records in records_by_system.items()}
+    tables = {
+        label: mean_over_seeds([phase_seconds(records, per_worker=per_worker) for records in _seeds(given)])
+        for label, given in records_by_system.items()
+    }
     totals = {label: float(table.sum(axis=1).mean()) for label, table in tables.items()}
     # Seconds -> ms; phases that a run lacks are zero.
     rows = 1000 * pd.concat(tables, names=["system", "rank"]).fillna(0.0)
@@ -223,8 +237,10 @@ def traffic_map(
     return finish(figure, title=title, caption=caption, dark=dark, height=230 + min(44 * len(names), 400))
 
 
-def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> Figure:
+def volume(records_by_system: Mapping[str, DataFrame | Sequence[DataFrame]], *, dark: bool = False) -> Figure:
     """Draw the bytes that all workers send per epoch: payload and parameters stacked, one bar per system.
+
+    Of records of several seeds the bar shows the mean.
 
     Raises:
         ValueError: if there is nothing to draw.
@@ -232,7 +248,8 @@ def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) ->
     import pandas as pd
 
     _check_some(records_by_system)
-    table = pd.DataFrame({name: volume_per_epoch(records) for name, records in records_by_system.items()}).T
+    volumes = {name: map(volume_per_epoch, _seeds(given)) for name, given in records_by_system.items()}
+    table = pd.DataFrame({name: pd.DataFrame(rows).mean() for name, rows in volumes.items()}).T
     totals = table.sum(axis=1)
     caption = "Bytes that all workers send per epoch: " + ", ".join(
         f"{name} {human_bytes(total)}" for name, total in totals.items()
@@ -301,7 +318,11 @@ def tiers(traffic_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> 
 _TIERS = {"inner": "within a host", "outer": "between hosts"}
 
 
-def _check_some(records_by_system: Mapping[str, DataFrame]) -> None:
+def _seeds(records: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
+    return list(records) if isinstance(records, Sequence) else [records]  # a table is no sequence
+
+
+def _check_some(records_by_system: Mapping[str, object]) -> None:
     if not records_by_system:
         raise ValueError("a figure needs the records of at least one run, got none; pass {label: run.records}")
 

@@ -134,6 +134,22 @@ def test_convergence_has_a_line_and_a_band_for_each_system(against: Any) -> None
     assert "mean over seeds in a band of its 95 % interval" in bundle.figure.layout.meta["caption"]
 
 
+def test_bars_are_means_over_seeds() -> None:
+    runs = several()
+    for number, run in enumerate(runs):
+        run.records["wait_s"] = 0.010 * (1 + number // 3)  # 10, 20, 30 ms
+        run.records["bytes_payload"] = 1000 * (1 + number // 3)
+    comparison = gq.compare(runs)
+    times = comparison.breakdown()
+    assert times.frame.index.tolist() == ["adaqp", "vanilla", "sylvie"] and np.allclose(times.frame["wait_s"], 0.020)
+    (wait,) = (bar for bar in times.figure.data if bar.name == "wait for messages")
+    assert len(wait.y) == 3 and np.allclose(wait.x, 20.0)
+    volume = comparison.volume()
+    assert np.allclose(volume.frame["payload"], 2 * 2000), "of two workers"
+    assert np.allclose(volume.figure.data[0].x, 2 * 2000)
+    assert len(comparison.by_run().volume().frame) == 9
+
+
 def test_a_loss_is_not_in_per_cent() -> None:
     frame = gq.compare(several()).convergence("loss").frame
     assert frame.loc["vanilla", "score"] == several()[1].records["loss"].iloc[-1]
