@@ -7,6 +7,7 @@ any other run. The guard replaces this process, so it gets the signals of the pr
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.train.memory import large_pages
 from gnnqlab.train.processors import REQUESTED, SHARED_BY
+from gnnqlab.train.records.machine import MACHINE
 from gnnqlab.train.stop_request import STOP
 
 __all__ = ["become_rank", "rank_command"]
@@ -105,6 +107,7 @@ def _environment(existing: ExistingRank, environ: Mapping[str, str]) -> dict[str
         "GROUP_WORLD_SIZE": environ.get("GROUP_WORLD_SIZE", "1" if is_on_one_machine else "2"),  # more than one machine
         "MASTER_ADDR": existing.address,
         "MASTER_PORT": str(existing.port),
+        MACHINE: "" if is_on_one_machine else socket.gethostname(),
         REQUESTED: environ.get("OMP_NUM_THREADS", ""),
         SHARED_BY: "1" if has_own_cores else str(existing.local_workers),
         "GLOO_SOCKET_IFNAME": environ.get("GLOO_SOCKET_IFNAME", interface),
