@@ -36,6 +36,7 @@ from gnnqlab.launch.continuation import resume as resume
 from gnnqlab.launch.leftovers import cleanup as _cleanup
 from gnnqlab.launch.machines import on_machines as _on_machines
 from gnnqlab.launch.machines import resume_on_machines as _resume_on_machines
+from gnnqlab.launch.slurm import Slurm as Slurm
 from gnnqlab.message import caches as caches
 from gnnqlab.message import codecs as codecs
 from gnnqlab.message import samplers as samplers

@@ -17,7 +17,7 @@ from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.train.stop_request import request_stop
 
-__all__ = ["Job", "mark_queued", "read_job", "status_from_queue", "stop_job"]
+__all__ = ["Job", "mark_queued", "read_job", "status_between_attempts", "status_from_queue", "stop_job", "write_job"]
 
 _COMMAND_S = 20.0
 """Limit of one command of the queue."""
@@ -81,15 +81,13 @@ def read_job(folder: Path) -> Job | None:
     return None if values is None else Job(**values)
 
 
-def mark_queued(folder: Path, job: Job | None = None) -> None:
-    """Set the status of a run whose job waits in a queue, for the first time or again.
+def write_job(folder: Path, job: Job) -> None:
+    """Record the job of a run."""
+    files.write_json(folder / "job.json", asdict(job))
 
-    Args:
-        folder: the run folder.
-        job: the job, if it is new.
-    """
-    if job is not None:
-        files.write_json(folder / "job.json", asdict(job))
+
+def mark_queued(folder: Path) -> None:
+    """Set the status of a run whose job waits in a queue, for the first time or again."""
     for path in folder.glob("status-node*.json"):  # of the attempt before
         path.unlink(missing_ok=True)
     status = {"state": "queued", "cause": "", "epoch": -1, "errors": [], "time": time.time()}
@@ -126,6 +124,23 @@ def status_from_queue(folder: Path, status: dict[str, Any], cache: dict[str, Any
     if state == "PENDING":
         return {**status, "cause": f"job {job.id} waits in the queue since {since}: {reason or 'no reason given'}"}
     return {**status, "state": "starting", "cause": f"job {job.id} is {state.lower()}, its ranks start"}
+
+
+def status_between_attempts(folder: Path, status: dict[str, Any], cache: dict[str, Any]) -> dict[str, Any]:
+    """Return ``queued`` in place of ``stopped`` for a run that its queue has interrupted, and will start again.
+
+    Args:
+        folder: the run folder.
+        status: the status from all guards.
+        cache: as for :func:`status_from_queue`.
+    """
+    is_interrupted = status["state"] == "stopped" and status.get("signal") == signal.SIGUSR2
+    if not is_interrupted or (job := read_job(folder)) is None:
+        return status
+    if time.monotonic() - cache.get("asked_s", float("-inf")) >= _REFRESH_S:
+        cache["asked_s"], cache["state"] = time.monotonic(), job.state()
+    has_left = cache["state"] == ("", "")
+    return status if has_left else {**status, "state": "queued", "cause": f"job {job.id} goes back into the queue"}
 
 
 def stop_job(folder: Path, job: Job | None, timeout: float, state: Callable[[], str]) -> None:

@@ -18,7 +18,7 @@ from gnnqlab.run.exported_run import ExportedRun
 from gnnqlab.run.failure_report import WorkerError
 from gnnqlab.run.folder import LIVE
 from gnnqlab.run.guard_process import end_guard, is_here, is_launcher, pid_and_start
-from gnnqlab.run.job import read_job, status_from_queue, stop_job
+from gnnqlab.run.job import read_job, status_between_attempts, status_from_queue, stop_job
 from gnnqlab.run.progress import Progress
 from gnnqlab.run.strays import end_strays
 from gnnqlab.run.waiting import WaitingSignals, background_advice, forward, in_notebook
@@ -190,7 +190,7 @@ class Run(ExportedRun):
             RuntimeError: if its processes are on another machine, or in a container with pids of its own.
         """
         job = read_job(self.folder)
-        if job is not None or self.status == "prepared":
+        if job is not None or self.status in files.WAITING:
             stop_job(self.folder, job, timeout, lambda: self.status)
             return self
         guard, here = files.read_json(self.folder / "guard.json"), processes.place()
@@ -289,6 +289,7 @@ class Run(ExportedRun):
         other_statuses = files.other_machines(self.folder)
         first_statuses = [] if other_statuses and not (self.folder / "status.json").exists() else [self._first_status()]
         status = files.merge_statuses([*first_statuses, *other_statuses])
+        status = status_between_attempts(self.folder, status, self._queue_answer)
         if status["state"] == "starting" and any(pulse.epoch >= 0 for pulse in self._pulses()):
             # The guard writes the status with a delay, longer on a busy machine; heartbeats are up to date.
             return {**status, "state": "running"}
