@@ -70,6 +70,8 @@ class _Launch:  # the callable module gnnqlab.launch
         workers: int | None = None,
         out: str | _Path | None = None,
         wait: bool = False,
+        start: bool = True,
+        on: Slurm | None = None,
         **settings: _Unpack[_LaunchKeywords],
     ) -> Run: ...
     @overload  # with settings of a model or system of one's own, or collected in a dictionary
@@ -82,6 +84,8 @@ class _Launch:  # the callable module gnnqlab.launch
         workers: int | None = None,
         out: str | _Path | None = None,
         wait: bool = False,
+        start: bool = True,
+        on: Slurm | None = None,
         **settings: _Any,
     ) -> Run: ...
     cleanup = staticmethod(_cleanup)

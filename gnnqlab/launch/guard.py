@@ -347,7 +347,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--node", type=int, default=0, help="number of this machine")
     parser.add_argument("--past", type=Path, help="folder of a run to resume; the first machine copies its records")
     parser.add_argument("--from-epoch", type=int, default=0, help="next epoch of a resumed run")
-    parser.add_argument("--launcher", type=processes.parse_pid_and_start, help="PID:START of the process whose end ends the run")
+    parser.add_argument(
+        "--launcher", type=processes.parse_pid_and_start, help="PID:START of the process whose end ends the run"
+    )
     parser.add_argument("--one-rank", action="store_true", help="the command is the only worker of this guard")
     parser.add_argument("--watch-stdin", action="store_true", help="end the run at the end of standard input")
     arguments = sys.argv[1:] if arguments is None else arguments

@@ -118,7 +118,7 @@ class Slurm:
             )
             executor.update_parameters(**self._parameters(run))
             mark_queued(run.folder)  # before the ranks can start
-            job = executor.submit(JobTask(str(run.folder)))
+            job: Any = executor.submit(JobTask(str(run.folder)))
         except Exception as error:  # submitit's own, and RuntimeError without srun
             run.stop()
             raise RuntimeError(f"the queue must accept the job of run {run.id}, got: {error}") from error

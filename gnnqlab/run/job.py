@@ -22,9 +22,9 @@ __all__ = ["Job", "mark_queued", "read_job", "status_between_attempts", "status_
 _COMMAND_S = 20.0
 """Limit of one command of the queue."""
 _REFRESH_S = 2.0
-"""Least time between two questions to a queue about one run, because ``squeue`` loads its controller."""
+"""Least time between two readings of a queue for one run, because ``squeue`` loads its controller."""
 _SILENT_S = 30.0
-"""Age of a guard's last status from which the queue is asked if the job still exists."""
+"""Age of a guard's last status after which the queue must confirm that the job still exists."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +107,8 @@ def status_from_queue(folder: Path, status: dict[str, Any], cache: dict[str, Any
     is_waiting = status["state"] == "queued"
     if job is None or not (is_waiting or time.time() - status.get("time", 0.0) > _SILENT_S):
         return status
-    if time.monotonic() - cache.get("asked_s", float("-inf")) >= _REFRESH_S:
-        cache["asked_s"], cache["state"] = time.monotonic(), job.state()
+    if time.monotonic() - cache.get("read_s", float("-inf")) >= _REFRESH_S:
+        cache["read_s"], cache["state"] = time.monotonic(), job.state()
     if cache["state"] is None:
         return status
     state, reason = cache["state"]
@@ -137,8 +137,8 @@ def status_between_attempts(folder: Path, status: dict[str, Any], cache: dict[st
     is_interrupted = status["state"] == "stopped" and status.get("signal") == signal.SIGUSR2
     if not is_interrupted or (job := read_job(folder)) is None:
         return status
-    if time.monotonic() - cache.get("asked_s", float("-inf")) >= _REFRESH_S:
-        cache["asked_s"], cache["state"] = time.monotonic(), job.state()
+    if time.monotonic() - cache.get("read_s", float("-inf")) >= _REFRESH_S:
+        cache["read_s"], cache["state"] = time.monotonic(), job.state()
     has_left = cache["state"] == ("", "")
     return status if has_left else {**status, "state": "queued", "cause": f"job {job.id} goes back into the queue"}
 

@@ -10,7 +10,15 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["ORIGIN", "REQUESTED", "SHARED_BY", "cpu_quota", "requested_threads", "threads_per_worker", "usable_processors"]
+__all__ = [
+    "ORIGIN",
+    "REQUESTED",
+    "SHARED_BY",
+    "cpu_quota",
+    "requested_threads",
+    "threads_per_worker",
+    "usable_processors",
+]
 
 REQUESTED = "GNNQLAB_REQUESTED_THREADS"
 """Environment variable of a worker: the user's OMP_NUM_THREADS, empty if not set; torchrun sets its own default."""

@@ -19,7 +19,7 @@ from tests.launch.conftest import FAKE, Bench, config
 from tests.launch.test_cluster import free_port
 from tests.slow_down import HANG_S, wait_until
 
-SETTINGS = dict(workers=2, epochs=6, hidden=8, threads_per_worker=1, checkpoint_every=2)
+SETTINGS = {"workers": 2, "epochs": 6, "hidden": 8, "threads_per_worker": 1, "checkpoint_every": 2}
 
 
 def variables(starter: str, rank: int, workers: int) -> dict[str, str]:
