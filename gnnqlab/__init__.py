@@ -48,6 +48,7 @@ _HOMES = {
     "HaloPlan": "gnnqlab.exchange",
     "Observer": "gnnqlab.observe",
     "Run": "gnnqlab.launch",
+    "Slurm": "gnnqlab.launch",
     "Study": "gnnqlab.study",
     "System": "gnnqlab.systems",
     "Tuner": "gnnqlab.lab.tuner.tuner",

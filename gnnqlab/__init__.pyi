@@ -37,6 +37,7 @@ from gnnqlab.launch.continuation import resume as resume
 from gnnqlab.launch.leftovers import cleanup as _cleanup
 from gnnqlab.launch.machines import on_machines as _on_machines
 from gnnqlab.launch.machines import resume_on_machines as _resume_on_machines
+from gnnqlab.launch.slurm import Slurm as Slurm
 from gnnqlab.message import caches as caches
 from gnnqlab.message import codecs as codecs
 from gnnqlab.message import samplers as samplers
@@ -70,6 +71,8 @@ class _Launch:  # the callable module gnnqlab.launch
         workers: int | None = None,
         out: str | _Path | None = None,
         wait: bool = False,
+        start: bool = True,
+        on: Slurm | None = None,
         **settings: _Unpack[_LaunchKeywords],
     ) -> Run: ...
     @overload  # with settings of a model or system of one's own, or collected in a dictionary
@@ -82,6 +85,8 @@ class _Launch:  # the callable module gnnqlab.launch
         workers: int | None = None,
         out: str | _Path | None = None,
         wait: bool = False,
+        start: bool = True,
+        on: Slurm | None = None,
         **settings: _Any,
     ) -> Run: ...
     cleanup = staticmethod(_cleanup)

@@ -25,6 +25,7 @@ from gnnqlab.cli.parser import UsageError, parse
 from gnnqlab.cli.predict import Predict
 from gnnqlab.cli.trace import ExportTrace
 from gnnqlab.cli.train import Train
+from gnnqlab.cli.worker import Worker
 from gnnqlab.errors import LaunchRefused, RunInterrupted
 
 __all__ = ["ENVIRONMENT", "main"]
@@ -50,7 +51,7 @@ _COMMANDS: dict[str, type[Any]] = {
     re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower(): kind  # ExportTrace -> export-trace
     for kind in (
         Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, Predict, ExportTrace, Doctor, Notebooks,
-        Completion,
+        Worker, Completion,
     )
 }  # fmt: skip
 

@@ -36,6 +36,8 @@ class Train(Options):
     """Network interface of the workers, for --print-command."""
     print_command: bool = False
     """Print the torchrun command of every machine and a SLURM script, without training."""
+    prepare: bool = False
+    """Only create the run; gnnqlab worker --from-environment starts its ranks under torchrun, srun or mpirun."""
     resume: Path | None = None
     """Folder or name of a run that ended early: resume it from its newest checkpoint, with its own settings; with
     --print-command on several machines."""
@@ -53,6 +55,13 @@ class Train(Options):
             from gnnqlab.run.folder import default_root
 
             return self._show(machine_lines(config, **self._machines(), root=str(self.out or default_root())))
+        if self.prepare:
+            from gnnqlab.launch.prepared import prepare_run
+
+            folder = prepare_run(config, root=self.out).folder
+            if not self.json:
+                print(folder)
+            return {"run": str(folder), "command": f"gnnqlab worker --from-environment {folder}"}
         return self._finish(launch(config, root=self.out))
 
     def _resumed(self, place: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from gnnqlab.callable_module import make_callable
 
 _HOMES = {
     "Run": "gnnqlab.run.run",
+    "Slurm": "gnnqlab.launch.slurm",
     "Stray": "gnnqlab.run.strays",
     "WorkerError": "gnnqlab.run.failure_report",
     "cleanup": "gnnqlab.launch.leftovers",
@@ -34,6 +35,7 @@ _MOVED = {
 
 __all__ = [
     "Run",
+    "Slurm",
     "Stray",
     "WorkerError",
     "cleanup",

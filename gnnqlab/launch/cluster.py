@@ -3,21 +3,19 @@
 The run id is torchrun's rendezvous id, so all commands of a run must have the same ``run_id``.
 """
 
-import fcntl
 import json
 import shlex
-import socket
-import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.launch.guarded import worker_arguments
+from gnnqlab.launch.network import interface_address
 from gnnqlab.run.folder import new_id
 
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
 
-__all__ = ["interface_address", "shared_folder", "slurm_script", "torchrun_command"]
+__all__ = ["shared_folder", "slurm_script", "torchrun_command"]
 
 _JOIN_S = 900  # seconds; machines are started one after the other
 # Evaluated on each machine, where the package may have another path.
@@ -171,25 +169,6 @@ def _line(
         f"{' '.join(worker_arguments(launch, _WORKER_FILE))} {folder}",
     ]
     return " \\\n  ".join(parts)
-
-
-def interface_address(interface: str) -> str:
-    """Return the IPv4 address of a network interface of this machine.
-
-    Example:
-        >>> interface_address("lo")
-        '127.0.0.1'
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        request = struct.pack("256s", interface.encode()[:15])  # struct ifreq: a name of 15 characters and a zero
-        try:
-            answer = fcntl.ioctl(probe.fileno(), 0x8915, request)  # SIOCGIFADDR
-        except OSError as error:
-            raise RuntimeError(
-                f"the interface must have an IPv4 address, got {interface!r}: {error.strerror}; "
-                f"this machine has {', '.join(name for _, name in socket.if_nameindex())}"
-            ) from error
-    return socket.inet_ntoa(answer[20:24])  # struct ifreq: 16 bytes of name, family, port, address
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ class Guard:
         watch_stdin: True to end the run at the end of standard input.
         epochs: number of epochs of the run.
         retries: largest number of restarts after a failure.
+        one_rank: True if the command is the only worker, without a torchrun.
     """
 
     def __init__(
@@ -77,14 +78,15 @@ class Guard:
         watch_stdin: bool = False,
         epochs: int = 0,
         retries: int = 0,
+        one_rank: bool = False,
     ) -> None:
         self.folder, self.command, self.node, self._local_workers = folder, command, node, local_workers
-        self.launcher, self._link = launcher, link
+        self.launcher, self._link, self._one_rank = launcher, link, one_rank
         self._events = GuardEvents(launcher=launcher, watch_stdin=watch_stdin)
         self.state, self.cause = "starting", ""
         self._agent_log = folder / "logs" / files.node_name("agent", node, ".log")
         self._witness, self._watch = self._new_monitor(), StallWatch(rules)
-        self._others = OtherMachines(folder, node, rules.machines)
+        self._others = OtherMachines(folder, node, rules.machines, "rank" if one_rank else "machine")
         self._stall: Stall | None = None
         self._trouble_s: float | None = None
         self._retries = Retries(retries)
@@ -197,7 +199,8 @@ class Guard:
 
     def _new_monitor(self) -> RankMonitor:
         workers, log, watch = self._local_workers, self._agent_log, self._watch_process
-        return RankMonitor(self.folder, local_workers=workers, node=self.node, agent_log=log, appeared=watch)
+        name = f"rank {self.node}" if self._one_rank else "torchrun"
+        return RankMonitor(self.folder, local_workers=workers, node=self.node, agent_log=log, appeared=watch, name=name)
 
     def _start_agent(self) -> None:
         self.agent_pid, self._agent_start = start_agent(
@@ -219,7 +222,7 @@ class Guard:
         """Fail with the earliest cause that is not a consequence, after waiting for even earlier ones."""
         self._trouble_s = now_s if self._trouble_s is None else self._trouble_s
         errors, status = order(list(self._witness.errors.values())), self._agent_status
-        agent_killed = status is not None and os.WIFSIGNALED(status)
+        agent_killed = status is not None and os.WIFSIGNALED(status) and not self._one_rank
         # If torchrun is killed, its workers die at once, but it can be reaped only after the last of its threads.
         agent_dying = status is None and not processes.is_alive(self.agent_pid, self._agent_start)
         has_clear_cause = agent_killed or (bool(errors) and not errors[0].consequence and not agent_dying)
@@ -344,7 +347,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--node", type=int, default=0, help="number of this machine")
     parser.add_argument("--past", type=Path, help="folder of a run to resume; the first machine copies its records")
     parser.add_argument("--from-epoch", type=int, default=0, help="next epoch of a resumed run")
-    parser.add_argument("--launcher", help="PID:START of the process whose end ends the run")
+    parser.add_argument(
+        "--launcher", type=processes.parse_pid_and_start, help="PID:START of the process whose end ends the run"
+    )
+    parser.add_argument("--one-rank", action="store_true", help="the command is the only worker of this guard")
     parser.add_argument("--watch-stdin", action="store_true", help="end the run at the end of standard input")
     arguments = sys.argv[1:] if arguments is None else arguments
     split = arguments.index("--") if "--" in arguments else len(arguments)
@@ -382,17 +388,13 @@ def main(arguments: list[str] | None = None) -> int:
         ),
         link=RunLink(folder, launch),
         node=options.node,
-        launcher=_pid_and_start(options.launcher) if options.launcher else None,
+        launcher=options.launcher,
         watch_stdin=options.watch_stdin,
         epochs=config["train"]["epochs"],
         retries=launch.get("retries", 0),  # absent in runs of earlier versions
+        one_rank=options.one_rank,
     )
     return guard.run()
-
-
-def _pid_and_start(text: str) -> tuple[int, int]:
-    pid, _, start = text.partition(":")
-    return int(pid), int(start)
 
 
 if __name__ == "__main__":

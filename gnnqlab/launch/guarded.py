@@ -21,7 +21,7 @@ from gnnqlab.train.processors import REQUESTED, requested_threads, threads_per_w
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
 
-__all__ = ["STARTER", "agent_command", "begin", "plain_torchrun", "worker_arguments"]
+__all__ = ["STARTER", "agent_command", "begin", "new_run", "plain_torchrun", "worker_arguments"]
 
 STARTER = "GNNQLAB_STARTER"
 """Environment variable: command prefix that starts the guard and so the run, for instance ``nice -n 10``."""
@@ -51,23 +51,32 @@ def begin(
     Raises:
         RuntimeError: if the folder cannot be written, or the guard does not start.
     """
-    if not sys.platform.startswith("linux"):
-        raise RuntimeError(f"launching needs Linux (its /proc and parent-death signals), got {sys.platform}")
-    parent = files.default_root() if root is None else Path(root).absolute()
-    settings = config.to_json()
-    folder = _new_folder(parent, config.system.name)
-    # All files that the guard and readers of the run need, before any process starts.
-    files.write_json(folder / "config.json", settings)
-    files.write_json(folder / "status.json", {"state": "starting", "epoch": -1, "errors": [], "time": time.time()})
-    files.append_event(folder, "launched", by=os.getpid())
+    folder = new_run(config, root=root, state="starting")
     if prepare is not None:
         try:
             prepare(folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    _start_guard(folder, settings, fit)
+    _start_guard(folder, config.to_json(), fit)
     return Run(folder)
+
+
+def new_run(config: "RunConfig", *, root: Path | str | None, state: str) -> Path:
+    """Create the folder of a run, with all files that the guard and readers need before any process starts.
+
+    Args:
+        config: configuration of the run.
+        root: parent of the run folder; ``GNNQLAB_RUNS``, else ``runs``, by default.
+        state: first state of the run.
+    """
+    if not sys.platform.startswith("linux"):
+        raise RuntimeError(f"launching needs Linux (its /proc and parent-death signals), got {sys.platform}")
+    folder = _new_folder(files.default_root() if root is None else Path(root).absolute(), config.system.name)
+    files.write_json(folder / "config.json", config.to_json())
+    files.write_json(folder / "status.json", {"state": state, "epoch": -1, "errors": [], "time": time.time()})
+    files.append_event(folder, "launched" if state == "starting" else state, by=os.getpid())
+    return folder
 
 
 def agent_command(settings: dict[str, Any], folder: Path, fit: str = FIT) -> list[str]:

@@ -11,12 +11,12 @@ from gnnqlab.former_names import FormerMember
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.launch.cluster import shared_folder, slurm_script, torchrun_command
 from gnnqlab.launch.network import check_first_machine
+from gnnqlab.launch.prepared import shared_graph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.run.folder import default_root, new_id
 from gnnqlab.run.run import Run
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.configure import configure
-from gnnqlab.train.shard_cache import keep_graph
 
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
@@ -102,16 +102,9 @@ def on_machines(
     """
     _expect_machines(nnodes, "gq.launch")
     root = Path(out) if out is not None else default_root()
-    if not isinstance(graph, str | Path):
-        from gnnqlab.graph.sources.catalogue import load
-
-        loaded_graph = load(graph)
-        has_features = settings.get("node_features", "given") == "given"
-        loaded_graph.check_trainable(features=has_features)
-        # On the shared disk, because other machines cannot read the cache of this one.
-        graph = keep_graph(loaded_graph, root.absolute() / "graphs")
     count = nnodes if workers is None else workers
-    config = configure(graph, model=model, system=system, workers=count, **settings)
+    name = shared_graph(graph, root, node_features=settings.get("node_features", "given"))
+    config = configure(name, model=model, system=system, workers=count, **settings)
     return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root))
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import ipaddress
 import socket
+import struct
 
-__all__ = ["check_first_machine", "require_interface", "require_port"]
+__all__ = ["check_first_machine", "interface_address", "interface_towards", "require_interface", "require_port"]
+
+_FAR = "192.0.2.1"
+"""An address for documentation, which no machine has (RFC 5737)."""
 
 
 def require_interface(interface: str) -> None:
@@ -54,6 +59,61 @@ def check_first_machine(address: str, port: int, interface: str) -> None:
     if _is_own(address):
         require_interface(interface)
         require_port(address, port)
+
+
+def interface_address(interface: str) -> str:
+    """Return the IPv4 address of a network interface of this machine.
+
+    Example:
+        >>> interface_address("lo")
+        '127.0.0.1'
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = struct.pack("256s", interface.encode()[:15])  # struct ifreq: a name of 15 characters and a zero
+        try:
+            answer = fcntl.ioctl(probe.fileno(), 0x8915, request)  # SIOCGIFADDR
+        except OSError as error:
+            raise RuntimeError(
+                f"the interface must have an IPv4 address, got {interface!r}: {error.strerror}; "
+                f"this machine has {', '.join(name for _, name in socket.if_nameindex())}"
+            ) from error
+    return socket.inet_ntoa(answer[20:24])  # struct ifreq: 16 bytes of name, family, port, address
+
+
+def interface_towards(address: str) -> str:
+    """Return the network interface over which this machine reaches an address.
+
+    Many machines map their own name to a loopback address; for such a name the interface of the default route counts.
+
+    Args:
+        address: address or name of another machine, or of this one.
+
+    Raises:
+        ValueError: if the name has no address, or no interface leads to it.
+
+    Example:
+        >>> interface_towards("127.0.0.1")
+        'lo'
+    """
+    try:
+        target = socket.gethostbyname(address)
+        if ipaddress.ip_address(target).is_loopback and address not in (target, "localhost"):
+            target = _FAR
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((target, 9))  # of a datagram socket: nothing is sent
+            own_address = probe.getsockname()[0]
+    except OSError as error:
+        raise ValueError(
+            f"the address of rank 0 must be reachable from here, got {address}: {error.strerror}; set MASTER_ADDR to "
+            "another one, or GLOO_SOCKET_IFNAME to the interface of the workers' network"
+        ) from error
+    for _, name in socket.if_nameindex():
+        try:
+            if interface_address(name) == own_address:
+                return name
+        except RuntimeError:  # without an IPv4 address
+            continue
+    raise ValueError(f"an interface of this machine must have the address {own_address}; set GLOO_SOCKET_IFNAME")
 
 
 def _is_own(address: str) -> bool:

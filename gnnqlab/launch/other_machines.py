@@ -20,9 +20,11 @@ class OtherMachines:
         folder: the run folder, which all machines share.
         node: number of this machine.
         machines: number of machines.
+        noun: ``machine``, or ``rank`` if every rank has a guard of its own.
     """
 
-    def __init__(self, folder: Path, node: int, machines: int) -> None:
+    def __init__(self, folder: Path, node: int, machines: int, noun: str = "machine") -> None:
+        self._noun = noun
         self._paths = {other: folder / files.node_name("status", other) for other in range(machines) if other != node}
         # If the same commands were started before, statuses of then do not count. They are compared, not dated, because
         # clocks of machines differ.
@@ -37,7 +39,7 @@ class OtherMachines:
             if status.get("state") == "failed" and status.get("time") != self._earlier[other]:
                 self._first_seen_s = now_s if self._first_seen_s is None else self._first_seen_s
                 if now_s - self._first_seen_s >= _SETTLE_S:
-                    return f"machine {other} has failed: {status.get('cause', '')}"
+                    return f"{self._noun} {other} has failed: {status.get('cause', '')}"
         return ""
 
     def _read(self, other: int) -> dict[str, Any]:

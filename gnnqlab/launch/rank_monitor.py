@@ -37,13 +37,21 @@ class RankMonitor:
         node: number of this machine.
         agent_log: output of torchrun, which names the first worker that died.
         appeared: called at each rank's first heartbeat, with its pidfd.
+        name: of the process that the guard starts: torchrun, or the rank itself.
     """
 
     def __init__(
-        self, folder: Path, *, local_workers: int, node: int, agent_log: Path, appeared: Callable[[int | None], None]
+        self,
+        folder: Path,
+        *,
+        local_workers: int,
+        node: int,
+        agent_log: Path,
+        appeared: Callable[[int | None], None],
+        name: str = "torchrun",
     ) -> None:
         self.folder, self.local_workers, self.node = folder, local_workers, node
-        self.agent_log, self._appeared = agent_log, appeared
+        self.agent_log, self._appeared, self._name = agent_log, appeared, name
         self.pulses: dict[int, Pulse] = {}
         self.errors: dict[int, WorkerError] = {}
         self.ended: dict[int, int] = {}
@@ -131,13 +139,14 @@ class RankMonitor:
         ]
 
     def agent_ended(self, status: int) -> WorkerError:
-        """Return the error of a torchrun that ended before its workers."""
+        """Return the error of a torchrun that ended before its workers, or of a worker without a heartbeat."""
         number: int | None = None
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            cause = f"torchrun, which started the workers, was killed (signal {number}, {signal_name(number)})"
+            name = f"{self._name}, which started the workers," if self._name == "torchrun" else self._name
+            cause = f"{name} was killed (signal {number}, {signal_name(number)})"
         else:
-            cause = f"torchrun ended with code {os.WEXITSTATUS(status)} before the workers were finished"
+            cause = f"{self._name} ended with code {os.WEXITSTATUS(status)} before the workers were finished"
         # torchrun has no report of its own: its log names the port, file or limit.
         if number is None and (line := quote_errno(files.tail(self.agent_log, 20000))):
             cause += f" ({line})"

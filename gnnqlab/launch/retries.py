@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gnnqlab.run import folder as files
 
-__all__ = ["Retries", "clear_attempt"]
+__all__ = ["Retries", "clear_attempt", "clear_rank"]
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
@@ -73,3 +73,14 @@ def clear_attempt(folder: Path, attempt: int) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def clear_rank(folder: Path, rank: int) -> None:
+    """Remove the heartbeat and the error reports of one rank of an attempt that has ended.
+
+    Args:
+        folder: the run folder.
+        rank: the rank, which starts again; the files of others may belong to the new attempt.
+    """
+    for path in (folder / "heartbeat" / f"rank{rank}", *(folder / "errors").glob(f"rank{rank}.*")):
+        path.unlink(missing_ok=True)

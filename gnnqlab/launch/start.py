@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.launch import local
@@ -11,6 +11,9 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.run.run import Run
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.configure import configure
+
+if TYPE_CHECKING:
+    from gnnqlab.launch.slurm import Slurm
 
 __all__ = ["launch"]
 
@@ -23,6 +26,8 @@ def launch(
     workers: int | None = None,
     out: str | Path | None = None,
     wait: bool = False,
+    start: bool = True,
+    on: Slurm | None = None,
     **settings: Any,
 ) -> Run:
     """Start a distributed training in separate processes; return the run's handle at once.
@@ -34,6 +39,9 @@ def launch(
         workers: number of partitions, one process each; 2 by default.
         out: parent of the run folder; ``$GNNQLAB_RUNS`` or ``runs`` by default.
         wait: True to return only when the run has ended.
+        start: False to only prepare the run: ``gnnqlab worker --from-environment FOLDER`` under torchrun, srun or mpirun
+            starts its ranks.
+        on: ``gq.Slurm(...)`` to submit the run to a queue; ``workers`` is then the number of ranks of the job.
         **settings: see :func:`gnnqlab.configure`: ``epochs``, ``seed``, ``layers``, ``hidden``, ``dropout``,
             ``lr``, ``task`` (``"links"``), ``bits``, ``device``, ``hosts``, ``workers_per_host``, ``link``,
             ``comm_share`` and so on. With a ``comm_share``, short runs calibrate the rate of the link first.
@@ -43,5 +51,16 @@ def launch(
         TypeError: if ``graph`` is not a graph.
         RuntimeError: if the run folder cannot be written.
     """
-    config = configure(graph, model=model, system=system, workers=workers, **settings)
-    return local.launch(config, root=out, wait=wait)
+    if start and on is None:
+        config = configure(graph, model=model, system=system, workers=workers, **settings)
+        return local.launch(config, root=out, wait=wait)
+    from gnnqlab.launch.prepared import prepare_run, shared_graph
+
+    if on is not None:
+        workers = on.require_workers(workers)
+    name = shared_graph(graph, out, node_features=settings.get("node_features", "given"))
+    config = configure(name, model=model, system=system, workers=workers, **settings)
+    run = prepare_run(config, root=out)
+    if on is not None and start:
+        on.submit(run)
+    return run.wait() if wait and start else run

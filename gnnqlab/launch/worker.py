@@ -25,7 +25,7 @@ from gnnqlab.launch.worker_target import apply_search_path, load, target_of
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Link
-from gnnqlab.train.processors import ORIGIN, REQUESTED, requested_threads, threads_per_worker
+from gnnqlab.train.processors import ORIGIN, REQUESTED, SHARED_BY, requested_threads, threads_per_worker
 from gnnqlab.train.records.machine import this_node
 
 __all__ = ["main"]
@@ -127,9 +127,11 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
         )
     # Counted before _pin() reduces this process to its own cores.
     requested = requested_threads(os.environ, REQUESTED)
-    threads, origin = threads_per_worker(launch["threads_per_worker"], requested, local_workers)
+    # srun and mpirun may have bound each rank to processors of its own.
+    num_sharing = int(os.environ.get(SHARED_BY, local_workers))
+    threads, origin = threads_per_worker(launch["threads_per_worker"], requested, num_sharing)
     os.environ[ORIGIN] = origin  # for facts.json
-    _pin(local_rank, local_workers)
+    _pin(local_rank % num_sharing, num_sharing)
 
     import torch
     import torch.distributed as dist
@@ -189,13 +191,13 @@ def _store_from_outside(link: Link, rank: int, workers: int, timeout: datetime.t
     return {"store": store, "rank": rank, "world_size": workers}
 
 
-def _pin(local_rank: int, local_workers: int) -> None:
+def _pin(index: int, num_sharing: int) -> None:
     """Bind each worker to its own cores if there are enough; must run before torch creates its threads."""
     cores = sorted(os.sched_getaffinity(0))
-    share = len(cores) // local_workers
+    share = len(cores) // num_sharing
     # With fewer cores than workers their placement is left to the kernel.
     if share >= 1:
-        os.sched_setaffinity(0, cores[local_rank * share : (local_rank + 1) * share])
+        os.sched_setaffinity(0, cores[index * share : (index + 1) * share])
 
 
 def _device(name: str, backend: str, local_rank: int) -> Any:

@@ -2,6 +2,7 @@
 
 RUN/config.json              the RunConfig as JSON
 RUN/status.json              latest status from the guard: state, epoch, errors (replaced atomically)
+RUN/job.json                 job of a queue that starts the ranks, see run/job.py
 RUN/guard.json               processes of the run with their start times, to find strays
 RUN/events.jsonl             one line per event: launched, running, slow, stalled, failed, finished ...
 RUN/records-rankR.jsonl      written by training, as is traffic-rankR.jsonl
@@ -34,6 +35,7 @@ __all__ = [
     "END_NOW",
     "LIVE",
     "RESERVE",
+    "WAITING",
     "append_event",
     "create",
     "default_root",
@@ -46,13 +48,15 @@ __all__ = [
     "write_json",
 ]
 
-LIVE = ("starting", "running", "stalled")
+WAITING = ("prepared", "queued")
+"""Statuses of a run whose ranks have not been started: by its user, or by a queue."""
+LIVE = (*WAITING, "starting", "running", "stalled")
 """Statuses of a run that has not ended."""
 RESERVE = "reserve"
 """File in ``tmp`` that is deleted when the disk is full, so that the final status can still be written."""
 END_NOW = "end-now"
 """File in ``tmp``: the next signal to the guard ends the run at once (:meth:`gnnqlab.run.run.Run.stop`)."""
-_WORST_FIRST = ("failed", "stopped", "stalled", "starting", "running", "finished")
+_WORST_FIRST = ("failed", "stopped", "stalled", *WAITING, "starting", "running", "finished")
 _RESERVE_BYTES = 256 << 10
 _FREE_BYTES = 64 << 20
 """Free space needed to start a run; records of a long run take a few MB."""

@@ -23,6 +23,7 @@ __all__ = [
     "end",
     "exit_status",
     "open_pidfd",
+    "parse_pid_and_start",
     "place",
     "read",
     "received_bytes",
@@ -82,6 +83,17 @@ def start_time(pid: int) -> int:
     """Return the start time in clock ticks since boot, 0 if there is no such process."""
     process = read(pid)
     return process.start if process else 0
+
+
+def parse_pid_and_start(text: str) -> tuple[int, int]:
+    """Return the pid and the start time in a text ``PID:START``.
+
+    Example:
+        >>> parse_pid_and_start("17:2301")
+        (17, 2301)
+    """
+    pid, start = map(int, text.split(":"))
+    return pid, start
 
 
 def is_alive(pid: int, start: int) -> bool:

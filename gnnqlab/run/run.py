@@ -18,6 +18,7 @@ from gnnqlab.run.exported_run import ExportedRun
 from gnnqlab.run.failure_report import WorkerError
 from gnnqlab.run.folder import LIVE
 from gnnqlab.run.guard_process import end_guard, is_here, is_launcher, pid_and_start
+from gnnqlab.run.job import read_job, status_between_attempts, status_from_queue, stop_job
 from gnnqlab.run.progress import Progress
 from gnnqlab.run.strays import end_strays
 from gnnqlab.run.waiting import WaitingSignals, background_advice, forward, in_notebook
@@ -47,6 +48,7 @@ class Run(ExportedRun):
     def __init__(self, folder: Path | str) -> None:
         super().__init__(Path(folder).absolute())
         self._ends_with_block = False
+        self._queue_answer: dict[str, Any] = {}
         if not (self.folder / CONFIG).is_file():
             raise ValueError(f"a run folder must hold {CONFIG}, got {self.folder}; runs() lists the runs")
 
@@ -56,6 +58,7 @@ class Run(ExportedRun):
     def status(self) -> str:
         """``starting``, ``running``, ``finished``, ``failed``, ``stopped``, or ``stalled``.
 
+        Before that a run is ``queued`` while its job waits (``cause`` has the reason), or ``prepared`` for its ranks.
         A ``stalled`` run makes no progress but may still continue; it becomes ``failed`` when the guard ends it.
         """
         state: str = self._status()["state"]
@@ -186,6 +189,10 @@ class Run(ExportedRun):
         Raises:
             RuntimeError: if its processes are on another machine, or in a container with pids of its own.
         """
+        job = read_job(self.folder)
+        if job is not None or self.status in files.WAITING:
+            stop_job(self.folder, job, timeout, lambda: self.status)
+            return self
         guard, here = files.read_json(self.folder / "guard.json"), processes.place()
         if guard is not None and not self._comparable() and self.status in LIVE:
             place = guard["place"]
@@ -282,6 +289,7 @@ class Run(ExportedRun):
         other_statuses = files.other_machines(self.folder)
         first_statuses = [] if other_statuses and not (self.folder / "status.json").exists() else [self._first_status()]
         status = files.merge_statuses([*first_statuses, *other_statuses])
+        status = status_between_attempts(self.folder, status, self._queue_answer)
         if status["state"] == "starting" and any(pulse.epoch >= 0 for pulse in self._pulses()):
             # The guard writes the status with a delay, longer on a busy machine; heartbeats are up to date.
             return {**status, "state": "running"}
@@ -300,9 +308,12 @@ class Run(ExportedRun):
         """Return the status from the first machine's guard, or a failure if the guard was killed."""
         path = self.folder / "status.json"
         status = files.read_json(path) or {"state": "starting", "errors": []}
-        if status["state"] not in LIVE:
+        if status["state"] not in LIVE or status["state"] == "prepared":
             return status
         guards = self._guards()
+        # Pids of another machine, or of an earlier boot, cannot be checked here: the status is used as written.
+        if status["state"] == "queued" or (guards and not self._comparable()):
+            return status_from_queue(self.folder, status, self._queue_answer)
         if not guards:
             # Before guard.json exists, only the age of the first status, or without one that of the configuration,
             # shows that the launch has failed.
@@ -311,8 +322,7 @@ class Run(ExportedRun):
                     return status
             cause = "the process that launched the run ended before the guard had started"
             return {**status, "state": "failed", "cause": cause}
-        # Pids of another machine, or of an earlier boot, cannot be checked here: the status is used as written.
-        if not self._comparable() or any(processes.is_alive(pid, start) for pid, start in guards):
+        if any(processes.is_alive(pid, start) for pid, start in guards):
             return status
         later_status = files.read_json(path) or status  # it may have ended properly since the first reading
         if later_status["state"] not in LIVE:

@@ -11,13 +11,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 __all__ = [
-    "ORIGIN", "REQUESTED", "cpu_quota", "group_folders", "requested_threads", "threads_per_worker", "usable_processors",
+    "ORIGIN", "REQUESTED", "SHARED_BY", "cpu_quota", "group_folders", "requested_threads", "threads_per_worker",
+    "usable_processors",
 ]  # fmt: skip
 
 REQUESTED = "GNNQLAB_REQUESTED_THREADS"
 """Environment variable of a worker: the user's OMP_NUM_THREADS, empty if not set; torchrun sets its own default."""
 ORIGIN = "GNNQLAB_THREADS_FROM"
 """Environment variable that a worker sets for its own records: the origin of its number of threads."""
+SHARED_BY = "GNNQLAB_SHARED_BY"
+"""Environment variable of a worker: number of workers that share its processors; by default those on its machine."""
 _GROUPS, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 

@@ -31,7 +31,7 @@ from gnnqlab.partition.parts import (
 )
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.records.machine import node_name, this_node
+from gnnqlab.train.records.machine import machine_file
 from gnnqlab.train.writable import require_writable
 
 if TYPE_CHECKING:
@@ -197,7 +197,9 @@ def partitioner_library(run: Path) -> str | None:
 def find_shards(run: Path) -> Path | None:
     """Return the folder of the shards on the first machine of a run; ``None`` if the run has no record of it."""
     try:
-        return Path(json.loads((run / node_name(_SHARDS, 0)).read_text())["folder"])
+        # The first machine has the plain name, unless machines are named.
+        marker = min(run.glob(f"{_SHARDS}*.json"), key=lambda path: len(path.name))
+        return Path(json.loads(marker.read_text())["folder"])
     except (OSError, ValueError, KeyError):
         return None
 
@@ -207,7 +209,7 @@ _SHARDS = "shards"
 
 def _marker() -> str:
     """Return the name of the file with the shards' path, one per machine because each may have its own cache."""
-    return node_name(_SHARDS, this_node())
+    return machine_file(_SHARDS)
 
 
 def _note(source: str, held: HeldOutLinks | None) -> Path:

@@ -15,7 +15,7 @@ import pytest
 
 from gnnqlab.cli import main
 from gnnqlab.launch import Run, slurm_script, torchrun_command
-from gnnqlab.launch.cluster import interface_address
+from gnnqlab.launch.network import interface_address
 from gnnqlab.launch.worker_target import argument
 from gnnqlab.run import folder as files
 from tests.launch.conftest import FAKE, Bench, config, wait_until

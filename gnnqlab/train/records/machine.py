@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["NODE", "node_name", "this_node"]
+__all__ = ["MACHINE", "NODE", "machine_file", "node_name", "this_node"]
 
 NODE = "GNNQLAB_NODE"
 """Environment variable in which a guard passes the number of the machine to its workers."""
+MACHINE = "GNNQLAB_MACHINE"
+"""Environment variable of ranks that have a guard each: name of their machine, empty if all are on one machine."""
 
 
 def this_node() -> int:
@@ -23,3 +25,11 @@ def node_name(stem: str, node: int, suffix: str = ".json") -> str:
         ('status.json', 'status-node1.json')
     """
     return f"{stem}{suffix}" if node == 0 else f"{stem}-node{node}{suffix}"
+
+
+def machine_file(stem: str) -> str:
+    """Return the name of a file that the workers of this machine share, and those of other machines do not."""
+    name = os.environ.get(MACHINE)
+    if name is None:
+        return node_name(stem, this_node())
+    return f"{stem}-{name}.json" if name else f"{stem}.json"

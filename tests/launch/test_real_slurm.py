@@ -1,0 +1,142 @@
+"""Runs of a real SLURM: a controller and two nodes on this machine, installed where root and apt allow."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.launch.slurm import Slurm
+from gnnqlab.run.job import read_job
+from tests.launch.conftest import Bench
+from tests.launch.test_cluster import free_port
+from tests.launch.test_existing_rank import losses
+from tests.launch.test_slurm import TRAINING
+from tests.slow_down import HANG_S, wait_until
+
+pytestmark = pytest.mark.slow
+PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
+
+
+def installed() -> str:
+    """Install SLURM if it is missing; return the reason why it cannot be used."""
+    if os.geteuid() != 0:
+        return "its daemons need root"
+    if shutil.which("slurmctld") and shutil.which("slurmd") and shutil.which("munged"):
+        return ""
+    if not shutil.which("apt-get"):
+        return "it is not installed, and there is no apt-get"
+    apt = ["apt-get", "install", "--yes", "--no-install-recommends", *PACKAGES]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(apt, env=environment, capture_output=True, text=True, timeout=HANG_S)
+    return "" if done.returncode == 0 else f"apt-get cannot install it: {done.stderr[-300:]}"
+
+
+def configuration(folder: Path) -> str:
+    host, ports = socket.gethostname(), [free_port() for _ in range(4)]
+    return f"""ClusterName=tests
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+SlurmctldPort={ports[0]}
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmctldLogFile={folder}/slurmctld.log
+StateSaveLocation={folder}/state
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmdLogFile={folder}/slurmd-%n.log
+SlurmdSpoolDir={folder}/spool-%n
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=none
+ReturnToService=2
+KillWait=20
+JobRequeue=1
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 RealMemory=1000
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 RealMemory=1000
+PartitionName=all Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A running SLURM; its configuration file."""
+    pytest.importorskip("submitit")
+    if reason := installed():
+        pytest.skip(f"no SLURM: {reason}")
+    folder = tmp_path_factory.mktemp("slurm")
+    (folder / "state").mkdir()
+    (folder / "munge.key").write_bytes(os.urandom(128))
+    (folder / "munge.key").chmod(0o400)
+    (folder / "slurm.conf").write_text(configuration(folder))
+    own_files = [f"--{name}-file={folder}/munge.{name}" for name in ("key", "log", "pid", "seed")]
+    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+    try:
+        # They put themselves into the background.
+        for command in (
+            ["munged", "--force", f"--socket={folder}/munge.socket", *own_files],
+            ["slurmctld"],
+            ["slurmd", "-N", "n1"],
+            ["slurmd", "-N", "n2"],
+        ):
+            done = subprocess.run(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
+            assert done.returncode == 0, (command, done.stderr)
+        wait_until(
+            lambda: (
+                subprocess.run(["sinfo", "-h", "-o", "%T %D"], env=environment, capture_output=True).stdout
+                == b"idle 2\n"
+            ),
+            what="two idle nodes",
+        )
+        yield folder / "slurm.conf"
+    finally:
+        for path in sorted(folder.glob("*.pid"), reverse=True):  # slurmd, slurmctld, munged
+            if text := path.read_text().strip():
+                os.kill(int(text), signal.SIGTERM)
+
+
+def test_two_nodes_train_as_a_plain_launch_queue_requeue_and_stop(
+    slurm: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The names of the nodes are this machine's only for SLURM.
+    bench.set(SLURM_CONF=slurm, MASTER_ADDR="127.0.0.1")
+    root: Path = bench.root / "runs"
+    plain = gq.launch("sbm:60,3,4", out=root, workers=2, wait=True, **TRAINING)
+    run = gq.launch("sbm:60,3,4", out=root, on=Slurm(nodes=2), **TRAINING)
+    assert run.status in ("queued", "starting", "running")
+    assert run.wait(HANG_S).status == "finished" and losses(run.folder) == losses(plain.folder)
+
+    endless = {**TRAINING, "epochs": 1_000_000, "checkpoint_every": 1000}
+    first = gq.launch("sbm:60,3,4", out=root, on=Slurm(nodes=2), **endless)
+    second = gq.launch("sbm:60,3,4", out=root, on=Slurm(nodes=2), **endless)
+    wait_until(lambda: first.epoch >= 3 and second.cause, what="the fourth epoch and a reason to wait")
+    assert second.status == "queued" and "waits in the queue since" in second.cause
+    assert second.stop().status == "stopped"
+
+    job = read_job(first.folder)
+    assert job is not None
+    subprocess.run(["scancel", "--signal=USR2", job.id], check=True)  # as before the time limit
+    events = first.folder / "events.jsonl"
+    wait_until(lambda: events.read_text().count('"event": "queued"') == 2, what="the way back into the queue")
+    epoch = max(int(line["epoch"]) for line in map(json.loads, open(first.folder / "records-rank0.jsonl")))
+    assert first.status == "queued"
+    # SLURM delays a job that returns by some minutes.
+    wait_until(
+        lambda: subprocess.run(["scontrol", "update", f"jobid={job.id}", "starttime=now"]).returncode == 0,
+        what="a new start time",
+    )
+    wait_until(lambda: first.epoch > epoch, what="an epoch of the second attempt")
+    assert first.stop(HANG_S).status == "stopped"
+    found = losses(first.folder)[0]
+    assert found[:6] == losses(plain.folder)[0] and len(found) > epoch
