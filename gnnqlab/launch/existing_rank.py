@@ -1,7 +1,7 @@
 """Run this process as one rank of a prepared run: its guard, which starts the worker. Standard library only.
 
-Every rank has a guard of its own, as every machine has in ``cluster.py``, so signals, failures and hangs are handled as in
-any other run. The guard replaces this process, so it gets the signals of the program that started the ranks.
+Every rank has a guard of its own, as every machine has in ``cluster.py``, so signals, failures and hangs are handled as
+in any other run. The guard replaces this process, so it gets the signals of the program that started the ranks.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def rank_command(folder: Path, environ: Mapping[str, str], *, fit: str = FIT) ->
     config = files.read_json(folder / "config.json")
     if config is None:
         raise ValueError(
-            f"a rank needs a prepared run, got no config.json in {folder}; prepare one with gnnqlab train --prepare, on a "
-            "disk that all machines share"
+            f"a rank needs a prepared run, got no config.json in {folder}; prepare one with gnnqlab train --prepare, "
+            "on a disk that all machines share"
         )
     existing = read_rank(environ, folder.name)
     _check(existing, config["workers"], config["launch"])
