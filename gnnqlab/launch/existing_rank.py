@@ -54,8 +54,8 @@ def rank_command(folder: Path, environ: Mapping[str, str], *, fit: str = FIT) ->
     config = files.read_json(folder / "config.json")
     if config is None:
         raise ValueError(
-            f"a rank needs a prepared run, got no config.json in {folder}; prepare one with gnnqlab train --prepare, on a "
-            "disk that all machines share"
+            f"a rank needs a prepared run, got no config.json in {folder}; prepare one with gnnqlab train --prepare, "
+            "on a disk that all machines share"
         )
     existing = read_rank(environ, folder.name)
     _check(existing, config["workers"], config["launch"])

@@ -82,6 +82,7 @@ class Guard:
     ) -> None:
         self.folder, self.command, self.node, self._local_workers = folder, command, node, local_workers
         self.launcher, self._link, self._one_rank = launcher, link, one_rank
+        self._agent_name = f"rank {node}" if one_rank else "torchrun"
         self._events = GuardEvents(launcher=launcher, watch_stdin=watch_stdin)
         self.state, self.cause = "starting", ""
         self._agent_log = folder / "logs" / files.node_name("agent", node, ".log")
@@ -198,9 +199,9 @@ class Guard:
     # -- start ---------------------------------------------------------------------------------------------------
 
     def _new_monitor(self) -> RankMonitor:
-        workers, log, watch = self._local_workers, self._agent_log, self._watch_process
-        name = f"rank {self.node}" if self._one_rank else "torchrun"
-        return RankMonitor(self.folder, local_workers=workers, node=self.node, agent_log=log, appeared=watch, name=name)
+        workers, node, log, name = self._local_workers, self.node, self._agent_log, self._agent_name
+        watch = self._watch_process
+        return RankMonitor(self.folder, local_workers=workers, node=node, agent_log=log, appeared=watch, name=name)
 
     def _start_agent(self) -> None:
         self.agent_pid, self._agent_start = start_agent(
@@ -347,9 +348,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--node", type=int, default=0, help="number of this machine")
     parser.add_argument("--past", type=Path, help="folder of a run to resume; the first machine copies its records")
     parser.add_argument("--from-epoch", type=int, default=0, help="next epoch of a resumed run")
-    parser.add_argument(
-        "--launcher", type=processes.parse_pid_and_start, help="PID:START of the process whose end ends the run"
-    )
+    parser.add_argument("--launcher", type=processes.parse_pid_and_start, help="process whose end ends the run")
     parser.add_argument("--one-rank", action="store_true", help="the command is the only worker of this guard")
     parser.add_argument("--watch-stdin", action="store_true", help="end the run at the end of standard input")
     arguments = sys.argv[1:] if arguments is None else arguments

@@ -39,8 +39,8 @@ def launch(
         workers: number of partitions, one process each; 2 by default.
         out: parent of the run folder; ``$GNNQLAB_RUNS`` or ``runs`` by default.
         wait: True to return only when the run has ended.
-        start: False to only prepare the run: ``gnnqlab worker --from-environment FOLDER`` under torchrun, srun or mpirun
-            starts its ranks.
+        start: False to only prepare the run: ``gnnqlab worker --from-environment FOLDER`` under torchrun, srun or
+            mpirun starts its ranks.
         on: ``gq.Slurm(...)`` to submit the run to a queue; ``workers`` is then the number of ranks of the job.
         **settings: see :func:`gnnqlab.configure`: ``epochs``, ``seed``, ``layers``, ``hidden``, ``dropout``,
             ``lr``, ``task`` (``"links"``), ``bits``, ``device``, ``hosts``, ``workers_per_host``, ``link``,

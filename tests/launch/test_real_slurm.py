@@ -106,9 +106,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 os.kill(int(text), signal.SIGTERM)
 
 
-def test_two_nodes_train_as_a_plain_launch_queue_requeue_and_stop(
-    slurm: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_nodes_train_as_a_plain_launch_queue_requeue_and_stop(slurm: Path, bench: Bench) -> None:
     # The names of the nodes are this machine's only for SLURM.
     bench.set(SLURM_CONF=slurm, MASTER_ADDR="127.0.0.1")
     root: Path = bench.root / "runs"
@@ -130,12 +128,8 @@ def test_two_nodes_train_as_a_plain_launch_queue_requeue_and_stop(
     events = first.folder / "events.jsonl"
     wait_until(lambda: events.read_text().count('"event": "queued"') == 2, what="the way back into the queue")
     epoch = max(int(line["epoch"]) for line in map(json.loads, open(first.folder / "records-rank0.jsonl")))
-    assert first.status == "queued"
-    # SLURM delays a job that returns by some minutes.
-    wait_until(
-        lambda: subprocess.run(["scontrol", "update", f"jobid={job.id}", "starttime=now"]).returncode == 0,
-        what="a new start time",
-    )
+    # SLURM may delay a job that returns by some minutes; refused if it has started already.
+    subprocess.run(["scontrol", "update", f"jobid={job.id}", "starttime=now"], check=False, capture_output=True)
     wait_until(lambda: first.epoch > epoch, what="an epoch of the second attempt")
     assert first.stop(HANG_S).status == "stopped"
     found = losses(first.folder)[0]
