@@ -48,7 +48,7 @@ class ReadableTable:
             text = str(self.cells[columns].to_string())
         lines = [text, *(f"{row} {words}" for row, words in self.notes.items())]
         if len(columns) < len(names):
-            lines.append(f"Not shown: {', '.join(names[len(columns) :])}; to_frame() has all numbers")
+            lines.append(f"Not shown: {', '.join(names[len(columns) :])}; a wider terminal shows all")
         return "\n".join(lines)
 
 

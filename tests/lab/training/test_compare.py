@@ -172,7 +172,7 @@ def test_a_terminal_gets_the_columns_that_fit(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     table, words = repr(comparison).split("sylvie misses")
     assert max(map(len, table.splitlines())) <= 80 and "test accuracy" in table
-    assert "Not shown: " in words and "less sent; to_frame() has all numbers" in words
+    assert "Not shown: " in words and "less sent; a wider terminal shows all" in words
 
 
 def test_report_has_the_means_over_seeds_and_its_ratios_are_paired(tmp_path: Path) -> None:
