@@ -57,7 +57,6 @@ _HOMES = {
     "configure": "gnnqlab.train.config.configure",
     "errata": "gnnqlab.course.errata",
     "exchange_rows": "gnnqlab.exchange",
-    "from_anndata": "gnnqlab.graph",
     "from_dgl": "gnnqlab.graph",
     "from_networkx": "gnnqlab.graph",
     "from_pyg": "gnnqlab.graph",

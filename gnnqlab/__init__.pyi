@@ -20,7 +20,6 @@ from gnnqlab.exchange import exchanges as exchanges
 from gnnqlab.exchange import schedules as schedules
 from gnnqlab.exchange.standalone.halo_plan import HaloPlan as HaloPlan
 from gnnqlab.exchange.standalone.halo_rows import exchange_rows as exchange_rows
-from gnnqlab.graph.convert.annotated_matrices import from_anndata as from_anndata
 from gnnqlab.graph.convert.frameworks import from_dgl as from_dgl
 from gnnqlab.graph.convert.frameworks import from_pyg as from_pyg
 from gnnqlab.graph.convert.given import GraphLike as _GraphLike

@@ -14,7 +14,7 @@ import torch
 from scipy import sparse
 
 import gnnqlab as gq
-from gnnqlab.graph import Graph, load
+from gnnqlab.graph import Graph, from_anndata, load
 from tests.cases import each
 from tests.slow_down import HANG_S
 
@@ -172,7 +172,7 @@ class FakeAnnData:
 
 
 def test_an_annotated_matrix_has_ids_weights_and_classes() -> None:
-    graph = gq.from_anndata(FakeAnnData(), labels="cell_type", name="cells")
+    graph = from_anndata(FakeAnnData(), labels="cell_type", name="cells")
     assert graph.name == "cells" and graph.ids is not None and graph.ids.tolist() == FakeAnnData().obs_names.tolist()
     assert graph.class_names == ("B cell", "T cell") and graph.labels.tolist() == [1, 0, -1, 1]
     assert torch.equal(graph.features.to_dense(), X)
@@ -187,7 +187,7 @@ def test_load_takes_an_annotated_matrix_without_labels() -> None:
     without = FakeAnnData()
     without.X = None
     assert load(without).num_features == 0
-    double = gq.from_anndata(FakeAnnData(), connectivities="distances").edge_weights
+    double = from_anndata(FakeAnnData(), connectivities="distances").edge_weights
     assert double is not None and 2.0 in double.tolist()
 
 
@@ -195,6 +195,6 @@ def test_a_key_or_column_that_an_annotated_matrix_lacks_is_named() -> None:
     with pytest.raises(
         ValueError, match=r"key of obsp, which has \['connectivities', 'distances'\], got 'near'; scanpy"
     ):
-        gq.from_anndata(FakeAnnData(), connectivities="near")
+        from_anndata(FakeAnnData(), connectivities="near")
     with pytest.raises(ValueError, match=r"column of obs, which has \['cell_type', 'n_genes'\], got 'type'"):
-        gq.from_anndata(FakeAnnData(), labels="type")
+        from_anndata(FakeAnnData(), labels="type")
