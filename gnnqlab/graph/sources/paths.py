@@ -104,7 +104,7 @@ _TEXT_READERS: dict[str, Callable[..., EdgeList]] = {
     **dict.fromkeys((".gr", ".col", ".clq", ".dimacs"), read_dimacs),
 }
 _WAYS_OUT = {
-    ".h5ad": "read it with anndata.read_h5ad, and pass it to gnnqlab.graph.from_anndata(data, labels=a column of obs)",
+    ".h5ad": "read it with anndata.read_h5ad, and pass it to gnnqlab.load, or to from_anndata(data, labels=a column)",
     ".h5": "read its arrays with h5py, and pass them to gnnqlab.Graph.from_edges",
     ".hdf5": "read its arrays with h5py, and pass them to gnnqlab.Graph.from_edges",
     ".dgl": "load it with dgl.load_graphs, and pass the graph to gnnqlab.from_dgl",

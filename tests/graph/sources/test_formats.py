@@ -163,7 +163,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
         saved("a.pt", lambda path: torch.save({"a": Path()}, path)),
         r"torch.load\(path, weights_only=False",
     ),
-    "AnnData": (text("a.h5ad", "x"), "with anndata.read_h5ad, and pass it to gnnqlab.graph.from_anndata"),
+    "AnnData": (text("a.h5ad", "x"), "with anndata.read_h5ad, and pass it to gnnqlab.load, or to from_anndata"),
     "HDF5": (text("a.h5", "x"), "read its arrays with h5py"),
     "Excel": (text("a.xlsx", "x"), "pandas.read_excel .* gnnqlab.read_edges"),
     "JSON": (text("a.json", "{}"), "networkx.node_link_graph"),
