@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,13 @@ def test_your_own_graph_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     nx.set_node_attributes(nx_graph, {node: {"age": 30 + row, "club": row % 2} for row, node in enumerate(nx_graph)})
     names: dict[str, Any] = {
         "gq": gq,
+        "gnnqlab": gq,
+        "data": SimpleNamespace(
+            X=np.ones((4, 2)),
+            obs_names=["a", "b", "c", "d"],
+            obs=pd.DataFrame({"cell_type": ["T", "B", "T", "B"]}),
+            obsp={"connectivities": coo_array(([1, 1, 1], ([0, 1, 2], [1, 2, 3])), shape=(4, 4))},
+        ),
         "dgl_graph": gq.load("sbm:20,2,4").to_dgl(),
         "nx_graph": nx_graph,
         "adjacency": coo_array(([1, 1, 1], ([0, 1, 2], [1, 2, 3])), shape=(4, 4)),
@@ -225,7 +233,7 @@ def test_your_own_graph_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         made.append(names.get("graph"))
     assert [config.system.name for config in launched] == ["adaqp"] and launched[0].graph.endswith("/dgl")
     assert [graph.name for graph in made[1:]] == [
-        "mine", "networkx", "scipy", "soc-Epinions1", "people", "power", "Penn94", "tolokers", "graph",
+        "mine", "networkx", "scipy", "anndata", "soc-Epinions1", "people", "power", "Penn94", "tolokers", "graph",
     ]  # fmt: skip
     for graph in made[1:]:
         if graph.name not in ("soc-Epinions1", "power"):  # edges only
