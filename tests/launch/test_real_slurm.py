@@ -127,10 +127,15 @@ def test_two_nodes_train_as_a_plain_launch_queue_requeue_and_stop(slurm: Path, b
     subprocess.run(["scancel", "--signal=USR2", job.id], check=True)  # as before the time limit
     events = first.folder / "events.jsonl"
     wait_until(lambda: events.read_text().count('"event": "queued"') == 2, what="the way back into the queue")
-    epoch = max(int(line["epoch"]) for line in map(json.loads, open(first.folder / "records-rank0.jsonl")))
-    # SLURM may delay a job that returns by some minutes; refused if it has started already.
-    subprocess.run(["scontrol", "update", f"jobid={job.id}", "starttime=now"], check=False, capture_output=True)
-    wait_until(lambda: first.epoch > epoch, what="an epoch of the second attempt")
+    lines = (first.folder / "records-rank0.jsonl").read_text().splitlines()
+    epoch = max(json.loads(line)["epoch"] for line in lines if line.endswith("}"))
+
+    def has_restarted() -> bool:
+        # SLURM delays a job that returns by some minutes; refused before it is pending again, and once it has started.
+        subprocess.run(["scontrol", "update", f"jobid={job.id}", "starttime=now"], check=False, capture_output=True)
+        return first.epoch > epoch
+
+    wait_until(has_restarted, what="an epoch of the second attempt")
     assert first.stop(HANG_S).status == "stopped"
     found = losses(first.folder)[0]
     assert found[:6] == losses(plain.folder)[0] and len(found) > epoch
