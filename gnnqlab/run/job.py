@@ -88,7 +88,8 @@ def write_job(folder: Path, job: Job) -> None:
 
 def mark_queued(folder: Path) -> None:
     """Set the status of a run whose job waits in a queue, for the first time or again."""
-    for path in folder.glob("status-node*.json"):  # of the attempt before
+    # Of the attempt before, which would show as running.
+    for path in (*folder.glob("status-node*.json"), *folder.glob("heartbeat/rank*")):
         path.unlink(missing_ok=True)
     status = {"state": "queued", "cause": "", "epoch": -1, "errors": [], "time": time.time()}
     files.write_json(folder / "status.json", status)

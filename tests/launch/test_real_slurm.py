@@ -130,12 +130,12 @@ def test_two_nodes_train_as_a_plain_launch_queue_requeue_and_stop(slurm: Path, b
     lines = (first.folder / "records-rank0.jsonl").read_text().splitlines()
     epoch = max(json.loads(line)["epoch"] for line in lines if line.endswith("}"))
 
-    def has_restarted() -> bool:
-        # SLURM delays a job that returns by some minutes; refused before it is pending again, and once it has started.
-        subprocess.run(["scontrol", "update", f"jobid={job.id}", "starttime=now"], check=False, capture_output=True)
-        return first.epoch > epoch
-
-    wait_until(has_restarted, what="an epoch of the second attempt")
+    # SLURM delays a job that returns by two minutes. Some seconds are needed: a node refuses the credential of a job
+    # that was revoked in the same second.
+    wait_until(lambda: job.state() == ("PENDING", "BeginTime"), what="a job that waits for its time")
+    assert first.status == "queued"
+    subprocess.run(["scontrol", "update", f"jobid={job.id}", "starttime=now+5"], check=True)
+    wait_until(lambda: first.epoch > epoch, what="an epoch of the second attempt")
     assert first.stop(HANG_S).status == "stopped"
     found = losses(first.folder)[0]
     assert found[:6] == losses(plain.folder)[0] and len(found) > epoch
