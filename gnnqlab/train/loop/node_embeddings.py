@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from gnnqlab.nn.message_passing import ModelGraph
+from gnnqlab.plain_values import gather_values
 from gnnqlab.train.loop.optimizers import make_optimizer
 from gnnqlab.train.loop.parameters import FlatParameters
 
@@ -85,11 +86,9 @@ class NodeEmbeddings:
             ids, and its shared state, on the CPU.
         """
         tables = {name: table.cpu() for name, table in self._tables().items()}
-        parts: list[Any] | None = [(self._ids.cpu(), tables)]
-        if self._distributed:
-            parts = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-            dist.gather_object((self._ids.cpu(), tables), parts, dst=0)
-        if parts is None:
+        own = self._ids.cpu(), tables
+        parts = gather_values(own) if self._distributed else [own]
+        if not parts:  # only rank 0 has them
             return {}
         gathered = {name: torch.empty(self._num_nodes, table.shape[1]) for name, table in tables.items()}
         for ids, rows in parts:
