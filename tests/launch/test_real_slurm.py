@@ -34,7 +34,12 @@ def installed() -> str:
         return "it is not installed, and there is no apt-get"
     apt = ["apt-get", "install", "--yes", "--no-install-recommends", *PACKAGES]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(apt, env=environment, capture_output=True, text=True, timeout=HANG_S)
+    try:
+        done = subprocess.run(
+            apt, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"apt-get took more than {HANG_S} s"
     return "" if done.returncode == 0 else f"apt-get cannot install it: {done.stderr[-300:]}"
 
 
@@ -91,7 +96,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             done = subprocess.run(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
             )
-            assert done.returncode == 0, (command, done.stderr)
+            if done.returncode != 0:  # as in a container without the rights that it needs
+                pytest.skip(f"no SLURM: {command[0]} cannot start here: {done.stderr.decode()[-300:]}")
         wait_until(
             lambda: (
                 subprocess.run(["sinfo", "-h", "-o", "%T %D"], env=environment, capture_output=True).stdout
