@@ -72,8 +72,9 @@ def new_run(config: "RunConfig", *, root: Path | str | None, state: str) -> Path
     """
     if not sys.platform.startswith("linux"):
         raise RuntimeError(f"launching needs Linux (its /proc and parent-death signals), got {sys.platform}")
+    settings = config.to_json()  # raises, before there is a folder, for a part that workers cannot import
     folder = _new_folder(files.default_root() if root is None else Path(root).absolute(), config.system.name)
-    files.write_json(folder / "config.json", config.to_json())
+    files.write_json(folder / "config.json", settings)
     files.write_json(folder / "status.json", {"state": state, "epoch": -1, "errors": [], "time": time.time()})
     files.append_event(folder, "launched" if state == "starting" else state, by=os.getpid())
     return folder
