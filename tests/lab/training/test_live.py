@@ -60,7 +60,8 @@ def test_the_screen_follows_a_run_and_its_thread_ends_with_it(live_panel: tuple[
     folder.write(range(5, 7))
     folder.state("finished")
     _until(lambda: "finished" in panel.words.value and len(panel.figure.data[0]["x"]) == 7, "the end")
-    assert panel.stop.disabled and 'role="alert"' not in panel.words.value
+    _until(lambda: panel.stop.disabled, "the button, which follows the words")
+    assert 'role="alert"' not in panel.words.value
     held = json.loads(panel.figure.spec)
     assert len(held["data"][0]["x"]) == 7, "a page that is loaded again has them"
     _until(lambda: not _drawing(), "the end of the thread")
