@@ -145,3 +145,7 @@ def _former(name: str) -> Any:
 def __dir__() -> list[str]:
     """Return the public names, without the helpers of this file."""
     return sorted({*__all__, "__version__", "__doc__", "__name__"})
+
+
+if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:
+    importlib.import_module("gnnqlab.short_errors").install(_shell)

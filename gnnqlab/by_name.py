@@ -108,14 +108,33 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     """Return an error suffix with the known word closest to an unknown one; empty if none is similar.
 
     Example:
-        >>> did_you_mean("Metsi", ["metis", "random"]), did_you_mean("gcm", ["sgc", "gcn"])
+        >>> did_you_mean("Metsi", ["metis", "random"]), did_you_mean("gnc", ["sgc", "gcn"])
         ('; did you mean metis', '; did you mean gcn')
     """
     words_by_lower = {word.lower(): word for word in known}  # compared without case, returned as written
     lower_name = str(name).lower()
-    close = difflib.get_close_matches(lower_name, words_by_lower)
+    close = difflib.get_close_matches(lower_name, words_by_lower, n=5)
     if not close:
         return ""
-    # The first letter is misspelled least.
-    closest_word = next((word for word in close if word[0] == lower_name[0]), close[0])
+    # Of equally distant words the one with the same first letter, which is misspelled least.
+    closest_word = min(close, key=lambda word: (_edit_distance(lower_name, word), word[0] != lower_name[0]))
     return f"; did you mean {words_by_lower[closest_word]}"
+
+
+def _edit_distance(first: str, second: str) -> int:
+    """Return the least number of insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
+
+    Example:
+        >>> _edit_distance("gnc", "gcn"), _edit_distance("gnc", "sgc"), _edit_distance("", "gat")
+        (1, 2, 3)
+    """
+    rows = [list(range(len(second) + 1))]  # rows[i][j]: distance of first[:i] and second[:j]
+    for i, letter in enumerate(first, start=1):
+        row = [i]
+        for j, other in enumerate(second, start=1):
+            distance = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
+            if i > 1 and j > 1 and (letter, first[i - 2]) == (second[j - 2], other):
+                distance = min(distance, rows[-2][j - 2] + 1)
+            row.append(distance)
+        rows.append(row)
+    return rows[-1][-1]

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.cli.console import grid_table
 from gnnqlab.cli.grid import SystemChoice, graphs_in, models_in, systems_in
-from gnnqlab.cli.options import Options
+from gnnqlab.cli.options import AnnotatedOptions
 from gnnqlab.cli.train import follow
+from gnnqlab.terminal import path_link
 
 if TYPE_CHECKING:
     from gnnqlab.lab.training.compare import Comparison
@@ -25,7 +25,7 @@ __all__ = ["Compare"]
 
 
 @dataclass(kw_only=True)
-class Compare(Options):
+class Compare(AnnotatedOptions):
     """Train several systems on the same graph, partition, seed and link, one after another.
 
     Several models and graphs make a grid: every system with every model on every graph. All are evaluated equally
@@ -72,9 +72,9 @@ class Compare(Options):
             self._judge(cells)
         failures = [line for cell in fields for line in cell.failed]
         if not self.json:
-            print(grid_table([cell.table() for cell in fields]) if self.seeds == 1 else _seed_tables(fields))
+            print(_tables(fields))
             for cell in cells:
-                print(f"report: {cell.report}")
+                print(f"report: {path_link(cell.report)}")
         if failures:
             print(f"gnnqlab: {len(failures)} of {count} trainings failed", file=sys.stderr)
         return self._result(fields, cells, failures)
@@ -130,7 +130,7 @@ class Compare(Options):
             return
         for number, (choice, config) in enumerate(zip(cell.choices, cell.configs), start=num_trained + 1):
             try:
-                run = launch(config, root=self.out)
+                run = launch(config, root=self.out, prepare=self.annotation.write)
                 seed_text = f", seed {config.train.seed}" if self.seeds > 1 else ""
                 follow(run, f"{number} of {count}: {choice}{seed_text} on {cell.graph}: " if count > 1 else "")
             except (RuntimeError, OSError) as error:
@@ -162,7 +162,7 @@ class Compare(Options):
         """Compare the runs of each graph and model, and write a page for each."""
         from gnnqlab.lab.training.compare import compare
         from gnnqlab.lab.training.seed_groups import seed_of
-        from gnnqlab.lab.training.snapshot import graph_name, labels
+        from gnnqlab.lab.training.snapshot import graph_name
         from gnnqlab.run import folder as files
 
         folder = files.create(Path(self.out) if self.out else files.default_root(), files.new_id("compare"))
@@ -173,8 +173,7 @@ class Compare(Options):
             cell.report = str(comparison.report(folder / name))
             # JSON has no NaN, which stands for runs without validation.
             cell.target = None if math.isnan(comparison.target) else comparison.target
-            cell.names = labels(comparison.runs)
-            cell.baseline, cell.notes, cell.text = comparison.baseline, comparison.notes, repr(comparison)
+            cell.text = repr(comparison)
             if self.seeds > 1:
                 cell.over_seeds = _over_seeds(comparison)
             settings = [*cell.settings, *({} for _ in cell.line)]  # the mini-batch row comes last and has no settings
@@ -214,10 +213,7 @@ class _Field:
     no_line: str = ""
     target: float | None = None
     report: str = ""
-    names: list[str] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
-    baseline: int = 0
-    notes: dict[str, str] = field(default_factory=dict)
     text: str = ""
     """The comparison as a table."""
     over_seeds: list[dict[str, Any]] | None = None
@@ -229,20 +225,6 @@ class _Field:
         facts = {"system": choice.name, "settings": choice.settings, "model": self.model, "graph": self.graph}
         self.failed.append({**facts, **({} if seed is None else {"seed": seed}), "error": text})
         print(f"gnnqlab: {choice}, {self.model} on {self.graph}: {text}", file=sys.stderr)
-
-    def table(self) -> dict[str, Any]:
-        """Return the entry of this cell for ``grid_table``."""
-        return {
-            "graph": self.graph,
-            "model": self.model,
-            "summaries": self.summaries,
-            "names": self.names,
-            "target": self.target,
-            "baseline": self.baseline,
-            "notes": self.notes,
-            "no_line": self.no_line,
-            "failed": [str(SystemChoice(line["system"], line["settings"])) for line in self.failed],
-        }
 
     def facts(self, *, mini_batch: bool) -> dict[str, Any]:
         """Return the JSON facts of this graph and model, without the runs."""
@@ -259,17 +241,18 @@ class _Field:
         return facts
 
 
-def _seed_tables(fields: list[_Field]) -> str:
-    """Return a table of means over seeds for each graph and model."""
-    lines = []
+def _tables(fields: list[_Field]) -> str:
+    """Return a table for each graph and model, over seeds if there are several."""
+    blocks = []
     for cell in fields:
-        lines += [f"{cell.model} on {cell.graph}"] if len(fields) > 1 else []
+        lines = [f"{cell.model} on {Path(cell.graph).name}"] if len(fields) > 1 else []
         lines += [cell.text] if cell.text else []
-        lines += [
-            f"failed: {SystemChoice(each['system'], each['settings'])}, seed {each['seed']}" for each in cell.failed
-        ]
+        for each in cell.failed:
+            seed = f", seed {each['seed']}" if "seed" in each else ""
+            lines.append(f"failed: {SystemChoice(each['system'], each['settings'])}{seed}")
         lines += [f"no mini-batch line for {cell.model} on {cell.graph}: {cell.no_line}"] if cell.no_line else []
-    return "\n".join(lines)
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
 
 
 def _over_seeds(comparison: Comparison) -> list[dict[str, Any]]:

@@ -22,9 +22,10 @@ class _List:
     json: bool = False
     """End standard output with one JSON object."""
 
-    def _show(self, rows: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    def _show(self, rows: list[dict[str, Any]], key: str, shown: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+        """Print a table, of ``shown`` if it differs from the rows of the JSON object; return that object."""
         if not self.json:
-            print(plain_table(rows))
+            print(plain_table(rows if shown is None else shown))
         return {key: rows}
 
 
@@ -35,13 +36,16 @@ class Systems(_List):
     def run(self) -> dict[str, Any]:
         from gnnqlab.systems.registry import SYSTEMS
 
-        rows = []
+        rows, shown = [], []
         for name, recipe in SYSTEMS.items():
-            axes = recipe().to_json()
-            parts = {axis: part["name"] for axis, part in axes.items() if isinstance(part, dict)}
+            system = recipe()
+            parts = {axis: part["name"] for axis, part in system.to_json().items() if isinstance(part, dict)}
             summary = (recipe.__doc__ or "").partition("\n")[0]
             rows.append({"name": name, **parts, "about": summary})
-        return self._show(rows, "systems")
+            # Eight columns do not fit a terminal, and most parts are Vanilla's.
+            other_parts = " ".join(f"{axis}={parts.get(axis, 'pair')}" for axis in system.differences)
+            shown.append({"name": name, "about": summary, "other parts than Vanilla's": other_parts})
+        return self._show(rows, "systems", shown)
 
 
 @dataclass(kw_only=True)
@@ -71,6 +75,8 @@ class Runs(_List):
 
     out: Path | None = None
     """Folder of runs; default: $GNNQLAB_RUNS, else runs."""
+    tag: str | None = None
+    """Only the runs with this tag."""
     delete: str | None = None
     """Delete these runs, separated by commas; they must have ended."""
     older_than: float | None = None
@@ -85,7 +91,7 @@ class Runs(_List):
         from gnnqlab.run.run import runs
 
         if self.delete is None and self.older_than is None and not self.prune_cache:
-            return self._show([_row(run) for run in runs(self.out)], "runs")
+            return self._show([_row(run) for run in runs(self.out, tag=self.tag)], "runs")
         names = [] if self.delete is None else self.delete.split(",")
         # Found before the first is deleted, so that a misspelt name deletes nothing.
         runs_by_id = {run.id: run for run in [find_run(name, self.out) for name in names]}
@@ -112,7 +118,13 @@ def in_words(size: int) -> str:
 def _row(run: Run) -> dict[str, Any]:
     """Return the row of a run; for an unreadable folder with the error, so that other runs are still listed."""
     empty_cells = dict.fromkeys(("system", "graph", "workers", "epochs", "test", "size"), "")
-    row: dict[str, Any] = {"run": run.id, "status": "unreadable", **empty_cells}
+    row: dict[str, Any] = {
+        "run": run.id,
+        "name": run.name,
+        "tags": ", ".join(run.tags),
+        "status": "unreadable",
+        **empty_cells,
+    }
     from gnnqlab.run.disk_usage import disk_bytes
 
     try:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gnnqlab.settings import NO_OPTION, Setting
 
 if TYPE_CHECKING:
+    from gnnqlab.run.annotation import Annotation
     from gnnqlab.train.config.run_config import RunConfig
 
-__all__ = ["Options", "add_working_folder"]
+__all__ = ["AnnotatedOptions", "Options", "add_working_folder"]
 
 
 def add_working_folder() -> None:
@@ -53,7 +54,7 @@ class Options:
         """Return the configuration of one run of ``system``, with the settings of that system."""
         from gnnqlab.cli.sections import model_options, own_options, system_options
         from gnnqlab.systems.parts import partitioner_named
-        from gnnqlab.systems.replaced import parts_in, replaced
+        from gnnqlab.systems.replaced import parts_in
         from gnnqlab.train.config.configure import configure
 
         # Parts, objectives, optimizers and schedules may be named by a module of the working folder.
@@ -79,7 +80,7 @@ class Options:
                     "leave one out"
                 )
             parts["partition"] = partitioner_named(self.partition, config.train.seed)
-        return dataclasses.replace(config, system=replaced(config.system, parts)) if parts else config
+        return dataclasses.replace(config, system=config.system.replace(**parts)) if parts else config
 
     def recipe_settings(self, system: str) -> dict[str, Any]:
         """Return the given settings of a system.
@@ -119,3 +120,22 @@ class Options:
             for setting in settings
             if setting.option in self.option_texts
         }
+
+
+@dataclass(kw_only=True)
+class AnnotatedOptions(Options):
+    """Options of commands that train runs which their user may name."""
+
+    name: str = ""
+    """A short text about the run for lists."""
+    tags: str = ""
+    """Short texts that several runs share, separated by commas; `gnnqlab runs --tag` lists their runs."""
+    note: str = ""
+    """A text about the run."""
+
+    @property
+    def annotation(self) -> Annotation:
+        """Name, tags and note of the runs."""
+        from gnnqlab.run.annotation import Annotation
+
+        return Annotation(self.name, tuple(tag for tag in self.tags.split(",") if tag), self.note)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.cli.console import run_table
-from gnnqlab.cli.options import Options
+from gnnqlab.cli.console import run_table, time_text
+from gnnqlab.cli.options import AnnotatedOptions
 from gnnqlab.errors import RunInterrupted
 from gnnqlab.settings import Setting, settings_in
+from gnnqlab.terminal import path_link
 from gnnqlab.train.processors import usable_processors
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ __all__ = ["Train", "follow"]
 
 
 @dataclass(kw_only=True)
-class Train(Options):
+class Train(AnnotatedOptions):
     """Train one system on launched workers."""
 
     system: str = "vanilla"
@@ -59,10 +60,11 @@ class Train(Options):
             from gnnqlab.launch.prepared import prepare_run
 
             folder = prepare_run(config, root=self.out).folder
+            self.annotation.write(folder)
             if not self.json:
                 print(folder)
             return {"run": str(folder), "command": f"gnnqlab worker --from-environment {folder}"}
-        return self._finish(launch(config, root=self.out))
+        return self._finish(launch(config, root=self.out, prepare=self.annotation.write))
 
     def _resumed(self, place: Path) -> dict[str, Any]:
         from gnnqlab.cli.options import add_working_folder
@@ -102,11 +104,13 @@ class Train(Options):
         report = write_report([run], run.folder / "report.html")
         summary = run.summary
         if not self.json:
-            print(run_table([summary]))
+            print(run_table(summary))
             if len(decisions := run.decisions):
                 entry = decisions.iloc[-1]  # the newest decision of the system
                 print(f"{len(decisions)} decision(s); from epoch {entry['epoch']} on {entry['what']}: {entry['why']}")
-            print(f"report: {report}")
+            if text := time_text(run.events, summary):
+                print(text)
+            print(f"report: {path_link(report)}")
         return summary
 
     def _machines(self) -> dict[str, Any]:
@@ -122,9 +126,11 @@ def follow(run: Run, which: str = "") -> None:
     """Wait for a run with a progress bar, after a line with its settings, preceded by ``which`` among several runs."""
     settings = run.settings
     workers, launch = settings["workers"], settings["launch"]
+    is_usual = (launch["device"], launch["backend"]) == ("cpu", "gloo")
     print(
-        f"{which}{run.id}: {settings['system']['name']}, {settings['model']['name']}, {workers} worker(s) on "
-        f"{launch['device']} over {launch['backend']}, scores {_how_often(settings['train']['evaluate_every'])}",
+        f"{which or settings['system']['name'] + ': '}run {run.id}, {settings['model']['name']}, {workers} worker(s)"
+        f"{'' if is_usual else ' on {device} over {backend}'.format_map(launch)}, "
+        f"scores {_how_often(settings['train']['evaluate_every'])}",
         file=sys.stderr,
     )
     cores = usable_processors()

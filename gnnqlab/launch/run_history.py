@@ -31,7 +31,7 @@ def carry_over(old: Path, new: Path, epoch: int, *, loss_text: str = "") -> None
     # This event is written last, so an interrupted copy is repeated.
     if events.exists() and any(event.get("event") == "resumed" for event in read_lines(events)):
         return
-    for path in [*checkpoints(old), *old.glob("control.json")]:
+    for path in [*checkpoints(old), *old.glob("control.json"), *old.glob("annotation.json")]:
         target = new / path.relative_to(old)
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(path, target)

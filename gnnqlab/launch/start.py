@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.launch import local
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.run.annotation import Annotation
 from gnnqlab.run.run import Run
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.configure import configure
@@ -28,6 +30,9 @@ def launch(
     wait: bool = False,
     start: bool = True,
     on: Slurm | None = None,
+    name: str = "",
+    tags: Sequence[str] = (),
+    note: str = "",
     **settings: Any,
 ) -> Run:
     """Start a distributed training in separate processes; return the run's handle at once.
@@ -42,6 +47,9 @@ def launch(
         start: False to only prepare the run: ``gnnqlab worker --from-environment FOLDER`` under torchrun, srun or
             mpirun starts its ranks.
         on: ``gq.Slurm(...)`` to submit the run to a queue; ``workers`` is then the number of ranks of the job.
+        name: a short text for lists of runs; ``run.annotate`` changes it later, with tags and note.
+        tags: short texts that several runs share; ``gq.runs(tag=...)`` lists them.
+        note: a text about the run.
         **settings: see :func:`gnnqlab.configure`: ``epochs``, ``seed``, ``layers``, ``hidden``, ``dropout``,
             ``lr``, ``task`` (``"links"``), ``bits``, ``device``, ``hosts``, ``workers_per_host``, ``link``,
             ``comm_share`` and so on. With a ``comm_share``, short runs calibrate the rate of the link first.
@@ -51,16 +59,18 @@ def launch(
         TypeError: if ``graph`` is not a graph.
         RuntimeError: if the run folder cannot be written.
     """
+    annotation = Annotation(name, tuple(tags) if not isinstance(tags, str) else tags, note)
     if start and on is None:
         config = configure(graph, model=model, system=system, workers=workers, **settings)
-        return local.launch(config, root=out, wait=wait)
+        return local.launch(config, root=out, wait=wait, prepare=annotation.write)
     from gnnqlab.launch.prepared import prepare_run, shared_graph
 
     if on is not None:
         workers = on.require_workers(workers)
-    name = shared_graph(graph, out, node_features=settings.get("node_features", "given"))
-    config = configure(name, model=model, system=system, workers=workers, **settings)
+    graph_name = shared_graph(graph, out, node_features=settings.get("node_features", "given"))
+    config = configure(graph_name, model=model, system=system, workers=workers, **settings)
     run = prepare_run(config, root=out)
+    annotation.write(run.folder)
     if on is not None and start:
         on.submit(run)
     return run.wait() if wait and start else run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
 import sys
@@ -21,6 +22,7 @@ from gnnqlab.attached import attached
 from gnnqlab.axis_part import complete
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.block_shard import BlockShard
+from gnnqlab.partition.card import parts_card
 from gnnqlab.partition.connections import measure_vertex_cut
 from gnnqlab.partition.contiguous import BlockCut
 from gnnqlab.partition.cut import Cut, NodeCut, Partitioner, on_hosts
@@ -40,6 +42,8 @@ __all__ = [
     "shard_folder", "shard_path", "store_shards",
 ]  # fmt: skip
 
+_QUICK_EDGES = 2_000_000
+"""Largest number of edges for which a card cuts the shards: less than about a second."""
 LARGE = 10_000_000
 """Number of edges above which the memory estimate is printed before partitioning."""
 
@@ -104,6 +108,17 @@ class Parts:
         # Only with a quality that was computed before: a repr must not cut the shards of a large graph.
         quality = self.__dict__.get("quality")
         return f"{text}: {quality.advice}" if quality is not None and quality.advice else text
+
+    def _repr_html_(self) -> str:
+        """Return a card with measures of quality and a heat map of the rows sent between workers.
+
+        The shards of a large graph are not cut for it: then only the card of what is known.
+        """
+        try:
+            is_known = "quality" in self.__dict__ or self.graph.num_edges <= _QUICK_EDGES
+            return parts_card(self.graph.name, self.cut, self.hosts, self.quality if is_known else None)
+        except Exception:  # display must not fail
+            return f"<code>{html.escape(repr(self))}</code>"
 
 
 def partition(

@@ -1,5 +1,6 @@
 """Progress of a run in other processes: a bar on a screen, lines in a file, with epoch, loss, scores and time."""
 
+import html
 import json
 import sys
 import time
@@ -8,17 +9,18 @@ from types import TracebackType
 from typing import Any
 
 from gnnqlab.run import folder as files
+from gnnqlab.run.waiting import in_notebook
 from gnnqlab.terminal import is_screen
 
 __all__ = ["Progress"]
 
 _SHOWN = {"loss": "loss", "train_score": "train", "val_score": "val", "test_score": "test"}
-_TERMINAL_S, _FILE_S = 0.1, 10.0
-"""Seconds between updates: of the bar on a screen, where they replace each other, and of lines, which all remain."""
+_UPDATE_S = 0.1
+"""Seconds between updates of a bar, which replace each other; lines, which all remain, are one per tenth of the run."""
 
 
 class Progress:
-    """Optional progress on standard error: a tqdm bar, or lines if it is a file or pipe.
+    """Optional progress: a bar on a terminal's standard error or in a notebook, lines in a file or pipe.
 
     Args:
         folder: the run folder.
@@ -30,11 +32,12 @@ class Progress:
         self._folder = folder
         self._bar: Any = None
         self._updated_s = float("-inf")
-        self._every_s = _TERMINAL_S if is_screen() else _FILE_S
-        if shown and is_screen():
-            from tqdm.auto import tqdm
+        if shown and in_notebook():
+            self._bar = _Output(epochs)
+        elif shown and is_screen():
+            from tqdm import tqdm
 
-            self._bar = tqdm(total=epochs, unit="epoch", desc="starting", dynamic_ncols=True, mininterval=self._every_s)
+            self._bar = tqdm(total=epochs, unit="epoch", desc="starting", dynamic_ncols=True, mininterval=_UPDATE_S)
         elif shown:
             self._bar = _Lines(epochs)
 
@@ -57,7 +60,7 @@ class Progress:
         if trouble:
             self._bar.set_description_str(trouble, refresh=False)
         self._bar.n = num_epochs
-        if time.monotonic() - self._updated_s >= self._every_s:
+        if time.monotonic() - self._updated_s >= _UPDATE_S:
             self._updated_s = time.monotonic()
             self._bar.refresh()
 
@@ -71,14 +74,14 @@ class Progress:
             self._bar.close()
 
 
-class _Lines:
-    """Progress as lines of text, with the methods of tqdm that :class:`Progress` calls."""
+class _Text:
+    """Progress as text, with the methods of tqdm that :class:`Progress` calls."""
 
     def __init__(self, epochs: int) -> None:
         self.n = 0
         self._epochs = epochs
         self._start_s = time.monotonic()
-        self._description, self._figures, self._written = "starting", "", ""
+        self._description, self._figures = "starting", ""
 
     def set_description_str(self, description: str, refresh: bool) -> None:
         self._description = description
@@ -86,14 +89,47 @@ class _Lines:
     def set_postfix(self, figures: dict[str, str], refresh: bool) -> None:
         self._figures = "".join(f", {name} {value}" for name, value in figures.items())
 
+    def _text(self) -> str:
+        seconds = time.monotonic() - self._start_s
+        left = f", about {seconds * (self._epochs - self.n) / self.n:.0f} s left" if 0 < self.n < self._epochs else ""
+        return f"{self._description}: epoch {self.n} of {self._epochs}{self._figures}, {seconds:.0f} s{left}"
+
+
+class _Lines(_Text):
+    """Lines in a file, one per tenth of the run and per description."""
+
+    _written = ("", -1)
+    """Description and number of tenths of the last line."""
+
     def refresh(self) -> None:
-        state = f"{self._description}: epoch {self.n} of {self._epochs}{self._figures}"
-        if state != self._written:  # an unchanged line is not repeated
+        state = self._description, 10 * self.n // max(self._epochs, 1)
+        if state != self._written:
             self._written = state
-            print(f"{state}, {time.monotonic() - self._start_s:.0f} s", file=sys.stderr, flush=True)
+            print(self._text(), file=sys.stderr, flush=True)
 
     def close(self) -> None:
         self.refresh()
+
+
+class _Output(_Text):
+    """One output of a notebook's cell that is replaced; after the end it is a line of text, also in a saved notebook."""
+
+    def __init__(self, epochs: int) -> None:
+        super().__init__(epochs)
+        from IPython.display import HTML, display
+
+        self._html = HTML
+        self._handle = display(HTML(self._page()), display_id=True)
+
+    def _page(self) -> str:
+        bar = f"<progress value='{self.n}' max='{self._epochs}' aria-label='epochs'></progress> "
+        return bar + html.escape(self._text())
+
+    def refresh(self) -> None:
+        self._handle.update(self._html(self._page()))
+
+    def close(self) -> None:
+        self._handle.update(self._html(html.escape(self._text())))
 
 
 def _last_record(path: Path) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from types import TracebackType
 from typing import Any
 
 from gnnqlab.attached import attached
+from gnnqlab.cards import card
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
+from gnnqlab.run.annotation import read_annotation
 from gnnqlab.run.exported_run import ExportedRun
 from gnnqlab.run.failure_report import WorkerError
 from gnnqlab.run.folder import LIVE
@@ -22,6 +24,7 @@ from gnnqlab.run.job import read_job, status_between_attempts, status_from_queue
 from gnnqlab.run.progress import Progress
 from gnnqlab.run.strays import end_strays
 from gnnqlab.run.waiting import WaitingSignals, background_advice, forward, in_notebook
+from gnnqlab.terminal import is_screen
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
@@ -99,7 +102,7 @@ class Run(ExportedRun):
 
     # -- actions --------------------------------------------------------------------------------------------------
 
-    def wait(self, timeout: float | None = None, *, progress: bool = False) -> "Run":
+    def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> "Run":
         """Wait until the run has finished or was stopped; return this handle.
 
         A signal to this process (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2) ends a run that it has launched after the
@@ -108,7 +111,8 @@ class Run(ExportedRun):
 
         Args:
             timeout: maximal seconds to wait; the run continues afterwards.
-            progress: True to show a bar with loss, scores and the time left.
+            progress: True to show a bar with loss, scores and the time left; by default on a terminal and in a
+                notebook.
 
         Raises:
             WorkerFailed: if the run failed; the text is ``errors[0].cause``.
@@ -123,7 +127,8 @@ class Run(ExportedRun):
             self.stop,
             is_active=not is_detached and is_launcher(self.folder),
         )
-        with Progress(self.folder, self._epochs(), shown=progress) as bar, received:
+        shown = is_screen() if progress is None else progress
+        with Progress(self.folder, self._epochs(), shown=shown) as bar, received:
             try:
                 while (status := self._status())["state"] in LIVE:
                     received.follow()
@@ -252,22 +257,21 @@ class Run(ExportedRun):
 
     def __repr__(self) -> str:
         try:
-            return f"<Run {self.id}: {self._sentence()}>"
+            name = f" ({self.name})" if self.name else ""
+            return f"<Run {self.id}{name}: {self._sentence()}>"
         except Exception:  # a repr never raises
             return f"<Run {self.folder}>"
 
     def _repr_html_(self) -> str:
         try:
-            rows = {"run": self.id, "status": self._sentence(), "folder": str(self.folder)}
+            words = read_annotation(self.folder)
+            rows = {"run": self.id, "name": words.name, "tags": ", ".join(words.tags), "note": words.note}
+            rows = {name: text for name, text in rows.items() if text}
+            rows |= {"status": self._sentence(), "folder": str(self.folder)}
             settings = read_config(self.folder)
             launch = settings["launch"]
             rows["workers"] = f"{settings['workers']} ({launch['device']}, {launch['backend']})"
-            cells = "".join(
-                f"<tr><th scope='row' style='text-align:left'>{html.escape(name)}</th>"
-                f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-                for name, value in rows.items()
-            )
-            return f"<table>{cells}</table>"
+            return card("", rows)
         except Exception:  # a repr never raises
             return f"<code>{html.escape(repr(self))}</code>"
 
@@ -379,14 +383,16 @@ class Runs(list[Run]):
             return {"text/plain": repr(self)}
 
 
-def runs(root: Path | str | None = None) -> Runs:
+def runs(root: Path | str | None = None, *, tag: str | None = None) -> Runs:
     """Return all runs under ``root``, the oldest first; also those of earlier kernels and other processes.
 
     Args:
         root: folder of runs, as for ``launch``.
+        tag: only the runs with this tag.
 
     Returns:
         A list of handles; at the end of a notebook cell it is displayed as a table (``Runs.browse``).
     """
     folder = files.default_root() if root is None else Path(root).absolute()
-    return Runs(Run(path.parent) for path in sorted(folder.glob(f"*/{CONFIG}")) if path.is_file())
+    all_runs = (Run(path.parent) for path in sorted(folder.glob(f"*/{CONFIG}")) if path.is_file())
+    return Runs(run for run in all_runs if tag is None or tag in run.tags)

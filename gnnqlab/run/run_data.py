@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.run import folder as files
+from gnnqlab.run.annotation import read_annotation
+from gnnqlab.run.summary import Summary
 from gnnqlab.train.config.config_file import find_unimported_modules, read_config
 
 if TYPE_CHECKING:
@@ -32,6 +35,36 @@ class RunData:
     def id(self) -> str:
         """Name of the run, and of its folder."""
         return self.folder.name
+
+    @property
+    def name(self) -> str:
+        """Name that the user gave the run; empty without one."""
+        return read_annotation(self.folder).name
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags that the user gave the run; ``gq.runs(tag=...)`` lists the runs with a tag."""
+        return read_annotation(self.folder).tags
+
+    @property
+    def note(self) -> str:
+        """Note of the user about the run."""
+        return read_annotation(self.folder).note
+
+    def annotate(self, *, name: str | None = None, tags: Sequence[str] | None = None, note: str | None = None) -> None:
+        """Change name, tags or note of the run, also after its end; its results do not depend on them.
+
+        Args:
+            name: a short text for lists of runs; ``""`` removes it.
+            tags: short texts that several runs share, in place of the present ones.
+            note: a text of any length.
+
+        Raises:
+            ValueError: if a name or tag has more than 80 characters, or a tag has a comma.
+        """
+        changes = {"name": name, "tags": tags, "note": note}
+        given = {key: value for key, value in changes.items() if value is not None}
+        dataclasses.replace(read_annotation(self.folder), **given).write(self.folder)
 
     @property
     def config(self) -> RunConfig:
@@ -159,11 +192,11 @@ class RunData:
         return read_links(self.folder)
 
     @property
-    def summary(self) -> dict[str, Any]:
-        """Figures of the run, as printed by ``gnnqlab train --json``."""
+    def summary(self) -> Summary:
+        """Figures of the run, as printed by ``gnnqlab train --json``: a dictionary that is displayed with units."""
         from gnnqlab.train.records.record import summarize
 
-        return summarize(self.folder)
+        return Summary(summarize(self.folder))
 
     @property
     def events(self) -> list[dict[str, Any]]:

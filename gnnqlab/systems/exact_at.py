@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from gnnqlab.bits.exact_at import DIRECTIONS, ExactAt
-from gnnqlab.message.direction import ByDirection, of_direction
+from gnnqlab.bits.exact_at import ExactAt
+from gnnqlab.systems.parts import wrap_part
 from gnnqlab.systems.system import System
 
-__all__ = ["exact_at", "wrap_part"]
+__all__ = ["exact_at"]
 
 
 def exact_at(system: System, *points: str, since: int = 0, name: str | None = None) -> System:
@@ -36,18 +35,6 @@ def exact_at(system: System, *points: str, since: int = 0, name: str | None = No
     if not isinstance(system, System):
         raise TypeError(f"system must be a System, for instance gq.systems.adaqp(), got {system!r}")
     start_text = f" from epoch {since}" if since else ""
+    # The copy is no longer what the recipe builds.
     wrapped_bits = wrap_part(ExactAt(points=points, since=since), system.bits)
     return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{start_text}", bits=wrapped_bits)
-
-
-def wrap_part(part: Any, present: Any) -> Any:
-    """Wrap the present part of an axis, or each part of a pair, in a part that modifies it.
-
-    Args:
-        part: a part with a method ``wrap``, such as :class:`gnnqlab.bits.exact_at.ExactAt`.
-        present: the part, or pair, to wrap.
-    """
-    # Each policy of a pair is wrapped with the points of its own direction.
-    if isinstance(present, ByDirection):
-        return ByDirection(*(part.wrap(of_direction(present, direction), direction) for direction in DIRECTIONS))
-    return part.wrap(present)

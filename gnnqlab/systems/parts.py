@@ -12,7 +12,7 @@ from typing import Any
 
 from gnnqlab.axis_part import AxisPart, complete, missing
 from gnnqlab.bits.assigner.assigned import Assigned
-from gnnqlab.bits.exact_at import ExactAt
+from gnnqlab.bits.exact_at import DIRECTIONS, ExactAt
 from gnnqlab.bits.growing import Growing
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Bits, Fixed, UniformRandom
@@ -38,7 +38,7 @@ from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.message.codecs.linear import Linear
 from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.message.codecs.spikes import Spikes
-from gnnqlab.message.direction import ByDirection
+from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.samplers import AllRows, BoundarySampling, Sampler
 from gnnqlab.partition.contiguous import Contiguous
 from gnnqlab.partition.cut import Partitioner
@@ -49,7 +49,16 @@ from gnnqlab.partition.hep import HEP
 from gnnqlab.partition.streamed import HDRF, RandomEdges
 from gnnqlab.settings import settings_in
 
-__all__ = ["PARTS", "check_part", "former_part", "part_from_json", "part_to_json", "partitioner_named"]
+__all__ = [
+    "PARTS",
+    "check_part",
+    "former_part",
+    "part_from_json",
+    "part_to_json",
+    "partitioner_named",
+    "wrap_part",
+    "wraps",
+]
 
 PARTS: dict[str, dict[str, Any]] = {
     "partition": {
@@ -233,3 +242,23 @@ def partitioner_named(name: str, seed: int) -> Any:
     # deterministic ones have none
     has_seed = any(field.name == "seed" for field in dataclasses.fields(partitioners[name]))
     return partitioners[name](**({"seed": seed} if has_seed else {}))
+
+
+def wraps(part: Any) -> bool:
+    """Return True for a part that wraps the system's own part of its axis; a pair replaces it as a whole."""
+    return not isinstance(part, ByDirection) and part.wraps
+
+
+def wrap_part(part: Any, present: Any) -> Any:
+    """Return the part of an axis after its replacement: the new part, wrapped around the present one if it wraps.
+
+    Args:
+        part: a part, such as :class:`gnnqlab.bits.exact_at.ExactAt`, or a pair of parts.
+        present: the part, or pair, to replace or to wrap.
+    """
+    if not wraps(part):
+        return part
+    # Each policy of a pair is wrapped with the points of its own direction.
+    if isinstance(present, ByDirection):
+        return ByDirection(*(part.wrap(of_direction(present, direction), direction) for direction in DIRECTIONS))
+    return part.wrap(present)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from gnnqlab.by_name import did_you_mean, load, name_of
-from gnnqlab.message.direction import ByDirection
 from gnnqlab.settings import settings_in
-from gnnqlab.systems.exact_at import wrap_part
-from gnnqlab.systems.parts import PARTS, check_part
-from gnnqlab.systems.system import System
+from gnnqlab.systems.parts import PARTS, wraps
 
-__all__ = ["parts_in", "replaced", "words_of"]
+__all__ = ["parts_in", "words_of"]
 
 
 def parts_in(text: str) -> dict[str, Any]:
@@ -40,20 +36,6 @@ def parts_in(text: str) -> dict[str, Any]:
     return parts
 
 
-def replaced(system: System, parts: Mapping[str, Any]) -> System:
-    """Return a system with some parts replaced; its ``recipe`` is preserved.
-
-    A part that wraps another one (``bits=exact-at``) wraps the system's own.
-    """
-    # Check all parts first, so that an error is about the part and not about the whole system.
-    for axis, part in parts.items():
-        check_part(axis, part)
-    values = {axis: wrap_part(part, getattr(system, axis)) if _wraps(part) else part for axis, part in parts.items()}
-    new_system = dataclasses.replace(system, **values)
-    object.__setattr__(new_system, "recipe", system.recipe)  # replace() resets fields with init=False
-    return new_system
-
-
 def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
     """Format a part as text for :func:`parts_in`; ``None`` if its class cannot be imported or a setting has no text.
 
@@ -68,7 +50,7 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
         'cache=unchanged:tolerance=0.05'
     """
     # The text of a wrapping part has only its own settings; the wrapped part must be the system's.
-    if usual is not None and _wraps(part):
+    if usual is not None and wraps(part):
         if part != part.wrap(usual):
             return None
         part = part.wrap(type(part)().inner)  # with the default inside, so that `inner` is unchanged
@@ -88,10 +70,6 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
         f"{setting.name}={setting.write(getattr(part, setting.name), between='+')}" for setting in changed_settings
     ]
     return ":".join([f"{axis}={name}", *texts])
-
-
-def _wraps(part: Any) -> bool:
-    return not isinstance(part, ByDirection) and part.wraps  # a pair replaces the system's part as a whole
 
 
 def _part(axis: str, text: str) -> Any:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gnnqlab.bits.policy import Bits, Fixed
+from gnnqlab.by_name import did_you_mean
+from gnnqlab.cards import card
 from gnnqlab.compute import Compute, Float32Products
 from gnnqlab.exchange.halo.exchange import Halo
 from gnnqlab.exchange.protocol import ExchangePart
@@ -17,7 +19,7 @@ from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.samplers import AllRows, Sampler
 from gnnqlab.partition.cut import Partitioner, cut_name, on_hosts
 from gnnqlab.partition.edge_cut import METIS
-from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json
+from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json, wrap_part
 from gnnqlab.systems.recipe_call import RecipeCall
 
 __all__ = ["System"]
@@ -26,12 +28,11 @@ _ANY_COLUMNS = 64
 """Number of columns for testing if a codec has a row variance; a codec has one for all numbers or for none."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class System:
     """A system of distributed full-graph training: one part per axis.
 
-    A variant is ``dataclasses.replace(system, axis=part)``. Incompatible parts raise an error here, with the
-    reason.
+    A variant is :meth:`replace`. Incompatible parts raise an error here, with the reason.
     """
 
     name: str = "custom"
@@ -53,7 +54,7 @@ class System:
     compute: Compute = Float32Products()
     """Precision of the products."""
     recipe: RecipeCall | None = field(default=None, init=False, compare=False, repr=False)
-    """Call of the registered recipe that built the system; ``None`` after ``replace``."""
+    """Call of the registered recipe that built the system; ``None`` if there was none."""
 
     def __post_init__(self) -> None:
         self._expand_pairs()
@@ -74,8 +75,7 @@ class System:
         """Replace ``(forward, backward)`` by an object with one part per direction."""
         for axis in BY_DIRECTION:
             part = getattr(self, axis)
-            # A tuple always stands for a pair, because a part is a dataclass.
-            if isinstance(part, tuple) and len(part) == 2:
+            if _is_pair(axis, part):
                 object.__setattr__(self, axis, ByDirection(*part))  # the dataclass is frozen
 
     @property
@@ -94,6 +94,36 @@ class System:
     def aggregates_before_projection(self) -> bool:
         """True if rows are aggregated before they are projected, so that receivers can apply dropout to halo rows."""
         return self.uses_stale_rows and self.schedule.dropped_by == "receiver"
+
+    def replace(self, *, name: str | None = None, **parts: Any) -> System:
+        """Return a copy with other parts on some axes; its ``recipe`` is preserved.
+
+        Args:
+            name: name in tables and figures; by default that of this system.
+            **parts: axis -> part. A part that wraps another one (``ExactAt``) wraps the system's own.
+
+        Raises:
+            ValueError: if an axis is unknown, or the parts are incompatible.
+
+        Example:
+            >>> from gnnqlab.message.caches.cache import Unchanged
+            >>> from gnnqlab.systems import vanilla
+            >>> vanilla().replace(cache=Unchanged(tolerance=0.05))
+            System('vanilla', cache=Unchanged(tolerance=0.05, differences=False))
+        """
+        for axis in parts:
+            if axis not in PARTS:
+                rule = f"a system has the axes {', '.join(PARTS)}"
+                raise ValueError(f"{rule}, got {axis!r}{did_you_mean(axis, PARTS)}")
+        # A tuple always stands for a pair, because a part is a dataclass.
+        parts = {axis: ByDirection(*part) if _is_pair(axis, part) else part for axis, part in parts.items()}
+        # Check all parts first, so that an error is about the part and not about the whole system.
+        for axis, part in parts.items():
+            check_part(axis, part)
+        values = {axis: wrap_part(part, getattr(self, axis)) for axis, part in parts.items()}
+        new_system = dataclasses.replace(self, name=self.name if name is None else name, **values)
+        object.__setattr__(new_system, "recipe", self.recipe)  # dataclasses.replace resets fields with init=False
+        return new_system
 
     def on_hosts(self, hosts: int) -> System:
         """Return the system for a run on ``hosts`` hosts, each with equally many consecutive workers.
@@ -150,6 +180,27 @@ class System:
             if reason:
                 raise ValueError(f"{axis} {type(part).__name__} cannot work in this system: {reason}")
 
+    @property
+    def differences(self) -> dict[str, Any]:
+        """Axis -> part that differs from Vanilla's.
+
+        Example:
+            >>> from gnnqlab.systems import fixed_bits
+            >>> fixed_bits(bits=4).differences
+            {'codec': Stochastic(noise_from='seed'), 'bits': Fixed(bits=4)}
+        """
+        plain = System()
+        return {axis: part for axis in PARTS if (part := getattr(self, axis)) != getattr(plain, axis)}
+
+    def __repr__(self) -> str:
+        parts = "".join(f", {axis}={part!r}" for axis, part in self.differences.items())
+        return f"System({self.name!r}{parts})"
+
+    def _repr_html_(self) -> str:
+        """Return a card with the part of each axis; those that differ from Vanilla's are bold."""
+        rows = {axis: repr(getattr(self, axis)) for axis in PARTS}
+        return card(f"System {self.name}; bold: other parts than Vanilla's", rows, bold=self.differences)
+
     def to_json(self) -> dict[str, Any]:
         """Convert the system to plain JSON; :meth:`from_json` restores it without loss."""
         return {"name": self.name, **{axis: part_to_json(axis, getattr(self, axis)) for axis in PARTS}}
@@ -166,6 +217,10 @@ class System:
             raise ValueError(f"a system has the axes {sorted(PARTS)}, got {sorted(unknown_keys)}")
         parts = {axis: part_from_json(axis, part) for axis, part in value.items() if axis != "name"}
         return cls(name=value.get("name", "custom"), **parts)  # axes that are missing have their defaults
+
+
+def _is_pair(axis: str, part: Any) -> bool:
+    return axis in BY_DIRECTION and isinstance(part, tuple) and len(part) == 2
 
 
 def _codec_of(widths: set[int]) -> str:

@@ -361,7 +361,7 @@ def test_paper(
         drawn.append((kind, width * scale * 2.54 / 96))  # centimetres
         return b"<svg/>" if kind == "svg" else b"%PDF"
 
-    monkeypatch.setattr(local, "launch", lambda config, *, root: train_here(replace(config, workers=1), root))
+    monkeypatch.setattr(local, "launch", lambda config, *, root, **more: train_here(replace(config, workers=1), root))
     monkeypatch.setattr(static_image, "_missing_for_pictures", lambda: "")
     monkeypatch.setattr(static_image, "_draw", draw)
     page = read("paper")

@@ -120,7 +120,7 @@ def test_every_system_is_made_from_the_command_line(monkeypatch):
     from gnnqlab.cli.train import Train
 
     made = []
-    monkeypatch.setattr("gnnqlab.launch.local.launch", lambda config, root: made.append(config))
+    monkeypatch.setattr("gnnqlab.launch.local.launch", lambda config, root, prepare: made.append(config))
     monkeypatch.setattr(Train, "_finish", lambda self, run: {})
     for name in SYSTEMS:
         taken = getattr(make_system(name).exchange, "takes_cuts_of", "nodes")

@@ -11,7 +11,7 @@ import gnnqlab as gq
 from gnnqlab.bits import ExactAt, Fixed
 from gnnqlab.message.direction import ByDirection
 from gnnqlab.systems import SYSTEMS, System, exact_at, fixed_bits, make_system, vanilla
-from gnnqlab.systems.replaced import parts_in, replaced
+from gnnqlab.systems.replaced import parts_in
 from gnnqlab.train.config.command import command_of
 from gnnqlab.train.config.configure import configure
 from tests.cases import each
@@ -58,10 +58,10 @@ def test_a_systems_name_is_no_system():
 def test_exact_at_in_a_command_line_wraps_the_bits_of_the_system():
     parts = parts_in("bits=exact-at:points=backward 1+forward 0:since=30")
     plain = configure("digits", system="fixed-bits", bits=2)
-    asked = replace(plain, system=replaced(plain.system, parts))
+    asked = replace(plain, system=plain.system.replace(**parts))
     assert asked.system.bits == ExactAt(inner=Fixed(bits=2), points=("backward 1", "forward 0"), since=30)
     command = command_of(asked)
     assert command is not None and "--replace 'bits=exact-at:points=backward 1+forward 0:since=30'" in command
-    other = replace(plain, system=replaced(plain.system, {}))
+    other = replace(plain, system=plain.system.replace())
     object.__setattr__(other.system, "bits", ExactAt(inner=Fixed(bits=4)))
     assert command_of(other) is None, "the words would mean two bits"

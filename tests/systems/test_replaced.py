@@ -16,7 +16,7 @@ from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.systems import make_system
 from gnnqlab.systems.parts import PARTS
-from gnnqlab.systems.replaced import parts_in, replaced, words_of
+from gnnqlab.systems.replaced import parts_in, words_of
 from gnnqlab.train.config.command import command_of
 from gnnqlab.train.config.configure import configure
 from tests.cases import each
@@ -64,7 +64,7 @@ def test_mistakes_are_named(text: str, why: str) -> None:
 
 def test_a_command_repeats_a_run_with_other_parts() -> None:
     system = make_system("fixed-bits", bits=2)
-    other = replaced(system, {"cache": Unchanged(tolerance=0.1), "compute": BFloat16Rows()})
+    other = system.replace(cache=Unchanged(tolerance=0.1), compute=BFloat16Rows())
     config = replace(configure("digits", system="fixed-bits", bits=2), system=other)
     line = command_of(config)
     assert line is not None and line.endswith("--bits 2 --replace cache=unchanged:tolerance=0.1,compute=bfloat16")

@@ -15,7 +15,6 @@ from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random
 from gnnqlab.run.run import runs
 from gnnqlab.systems import make_system
-from gnnqlab.systems.replaced import replaced
 from gnnqlab.train import preflight
 from gnnqlab.train.config.configure import configure
 from gnnqlab.tune.memory import predict_memory
@@ -39,8 +38,8 @@ def test_a_size_is_never_more_than_the_graph_has(source: str, tmp_path: Path) ->
 @each("model", sorted(MODELS))
 def test_min_memory_is_at_most_the_memory_that_workers_hold(model: str) -> None:
     shape = ModelSettings(name=model, layers=4, hidden=32, dropout=0.0)
-    exact = replaced(make_system("vanilla"), {"compute": gq.compute.ExactActivations(bits=2)})
-    rounded = replaced(make_system("vanilla"), {"compute": gq.compute.BFloat16Rows()})
+    exact = make_system("vanilla").replace(compute=gq.compute.ExactActivations(bits=2))
+    rounded = make_system("vanilla").replace(compute=gq.compute.BFloat16Rows())
     for recipe in (make_system("vanilla"), rounded, *((exact, make_system("sar")) if model == "gcn" else ())):
         system = replace(recipe, partition=Random())
         least = preflight.min_memory(configure(SMALL, model=shape, system=system, workers=2))

@@ -37,6 +37,9 @@ class Row:
     status: str
     began: str = ""
     """Local date and time of the launch."""
+    name: str = ""
+    """Name that the user gave the run."""
+    tags: tuple[str, ...] = ()
     system: str = ""
     recipe_text: str = ""
     """Settings of its recipe in words."""
@@ -79,6 +82,8 @@ def run_row(run: Run) -> Row:
         return Row(
             id=run.id,
             status=run.status,
+            name=run.name,
+            tags=run.tags,
             # The configuration is written at the launch.
             began=time.strftime("%Y-%m-%d %H:%M", time.localtime((run.folder / CONFIG).stat().st_mtime)),
             system=str(settings["system"]["name"]),

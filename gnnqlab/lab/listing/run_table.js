@@ -5,6 +5,8 @@
 const COLUMNS = [ // outcomes first, so that a narrow page shows them without scrolling
   { name: "began", title: "launched" },
   { name: "system", title: "system", text: (run) => (run.recipe_text ? `${run.system} (${run.recipe_text})` : run.system) },
+  { name: "name", title: "name", text: (run) => [run.name, ...run.tags.map((tag) => `#${tag}`)].filter(Boolean).join(" "),
+    folds: (text) => text },
   { name: "score", title: "test (%)", number: true, text: (run) => fixed(run.score, 2, 100) },
   { name: "curve", title: "validation", fixed: true, text: (run) => (run.curve.length > 1 ? "curve" : "") },
   { name: "train_s", title: "total (s)", number: true, text: (run) => fixed(run.train_s, 2) },

@@ -108,6 +108,7 @@ def _classes() -> _Classes:
 _COLUMNS: dict[str, Callable[[Row], str]] = {
     "launched": lambda row: row.began,
     "system": lambda row: f"{row.system} ({row.recipe_text})" if row.recipe_text else row.system or row.id,
+    "name": lambda row: " ".join([*([row.name] if row.name else []), *(f"#{tag}" for tag in row.tags)]),
     "test": lambda row: "" if row.score is None else f"{100 * row.score:.2f} %",
     "total": lambda row: "" if row.train_s is None else f"{row.train_s:.2f} s",
     "sent per epoch": lambda row: "" if row.bytes_sent is None else human_bytes(row.bytes_sent),
@@ -135,7 +136,7 @@ def rows_html(rows: Sequence[Row]) -> str:
     """
     scores = [score for row in rows for score in row.curve]
     bottom, top = (min(scores), max(scores)) if scores else (0.0, 1.0)  # one scale for the curves of all runs
-    names = list(_COLUMNS)
+    names = [name for name in _COLUMNS if name != "name" or any(row.name or row.tags for row in rows)]
     names.insert(names.index("test") + 1, _CURVE)  # as in the interactive table, and visible on a narrow page
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = []

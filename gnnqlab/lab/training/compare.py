@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +35,7 @@ from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
 from gnnqlab.lab.training.sweep import OUTCOMES, Sweep, settings_of
 from gnnqlab.lab.training.sweep_views import draw_importance, draw_parallel
 from gnnqlab.study.tables import latex
+from gnnqlab.terminal import output_width
 from gnnqlab.train.loop.scores import get_test_score, score_label
 
 if TYPE_CHECKING:
@@ -249,9 +248,7 @@ class Comparison:
         return ". ".join(filter(None, [words, evaluation_note(self.runs)]))
 
     def __repr__(self) -> str:
-        # A file or a pipe has no width, so nothing is left out there.
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-        return "\n".join(filter(None, [self._readable().fitted(width), self._note()]))
+        return "\n".join(filter(None, [self._readable().fitted(output_width()), self._note()]))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         readable = self._readable()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.study.result import MARGIN
 from gnnqlab.study.tables import GROUP, format_value, summarize
+from gnnqlab.terminal import aligned, is_styled
 from gnnqlab.train.loop.scores import FURTHER_SCORES
 
 if TYPE_CHECKING:
@@ -41,15 +42,11 @@ class ReadableTable:
     def fitted(self, width: int) -> str:
         """Return the table as text, with notes below it; columns that do not fit into ``width`` are named instead."""
         columns = [name for name in self.cells.columns if name != NOTE]
-        names = list(columns)
-        text = str(self.cells[columns].to_string())
-        while len(text.partition("\n")[0]) > width and len(columns) > 2:
-            columns.pop()
-            text = str(self.cells[columns].to_string())
-        lines = [text, *(f"{row} {words}" for row, words in self.notes.items())]
-        if len(columns) < len(names):
-            lines.append(f"Not shown: {', '.join(names[len(columns) :])}; a wider terminal shows all")
-        return "\n".join(lines)
+        rows = [[str(row), *map(str, values)] for row, values in zip(self.cells.index, self.cells[columns].to_numpy())]
+        bold = [(row, columns.index(name) + 1) for row, name in self.best if name in columns] if is_styled() else []
+        titles = [str(self.cells.index.name or ""), *columns]
+        table = aligned(titles, rows, width=width, right=range(1, len(titles)), bold=bold)
+        return "\n".join([table, *(f"{row} {words}" for row, words in self.notes.items())])
 
 
 class _Metric(NamedTuple):
@@ -122,8 +119,7 @@ def seed_table(frame: DataFrame, *, score: str, target: float, baseline: str) ->
         {row.system: (row.mean, row.half_interval) for row in summary[summary["metric"] == difference].itertuples()},
         f"{baseline}'s {score}",
     )
-    # Settings that all runs share need no column.
-    varied = [name for name in ("workers", "epochs") if frame[name].nunique() > 1]
+    varied = _varied(frame)
     cells: dict[str, dict[str, str]] = {name: {} for name in names}
     numbers: dict[str, dict[str, float]] = {name: {} for name in names}
     for row in summary.to_dict("records"):
@@ -147,7 +143,7 @@ def seed_table(frame: DataFrame, *, score: str, target: float, baseline: str) ->
 
 def run_table(frame: DataFrame, *, score: str, target: float, baseline: str) -> ReadableTable:
     """Return one row per run; arguments as for :func:`seed_summary`."""
-    table = frame[["workers", "epochs"]].copy()
+    table = frame[_varied(frame)].copy()
     table[f"test {score}"] = [f"{100 * value:.2f} %" for value in frame[score]]
     for label in (name for name in FURTHER_SCORES.values() if name in frame):
         table[f"test {label}"] = [f"{100 * value:.2f} %" for value in frame[label]]
@@ -173,6 +169,11 @@ def run_table(frame: DataFrame, *, score: str, target: float, baseline: str) -> 
         for run in frame.to_dict("records")
     ]
     return ReadableTable(table, _best(numbers, [name not in notes for name in table.index]))
+
+
+def _varied(frame: DataFrame) -> list[str]:
+    """Return the settings that differ between runs: those that all share need no column."""
+    return [name for name in ("workers", "epochs") if frame[name].nunique() > 1]
 
 
 def _notes(differences: Mapping[str, tuple[float, float]], reference: str) -> dict[str, str]:

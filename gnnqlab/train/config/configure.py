@@ -16,7 +16,6 @@ from gnnqlab.partition.cut import Partitioner
 from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
 from gnnqlab.systems.parts import partitioner_named
 from gnnqlab.systems.registry import SYSTEMS, make_system
-from gnnqlab.systems.replaced import replaced
 from gnnqlab.systems.settings import settings_of
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.edges import require_edges
@@ -171,7 +170,7 @@ def _names(section: type) -> set[str]:
 def _repartitioned(system: System, partition: str | Partitioner, seed: int) -> System:
     """Return a system with another partitioner; its recipe is preserved."""
     part = partitioner_named(partition, seed) if isinstance(partition, str) else partition
-    return replaced(system, {"partition": part})
+    return system.replace(partition=part)
 
 
 def _source(graph: GraphLike, model: ModelSettings, system: System, task: TaskSettings) -> str:

@@ -1,0 +1,47 @@
+"""Tables of a terminal fit into its width; bold text and links are for terminals only."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.terminal import aligned, path_link
+from tests.cases import each
+
+_COLUMNS = ["name", "about", "total", "bytes"]
+_ROWS = [["adaqp", "Bit-widths for each group of rows, chosen by a mixed-integer problem.", "1.2 s", "3 MB"],
+         ["vanilla", "Plain float32 messages.", "2.4 s", "12 MB"]]  # fmt: skip
+
+
+@each("width", [200, 80, 60, 40])
+def test_a_table_fits_and_loses_no_word_silently(width: int) -> None:
+    text = aligned(_COLUMNS, _ROWS, width=width, right=[2, 3])
+    *lines, last = text.splitlines()
+    assert all(len(line) <= width for line in lines)
+    shown = _COLUMNS if not last.startswith("Not shown: ") else lines[0].split()
+    for row in _ROWS:
+        for column, cell in zip(_COLUMNS, row):
+            if column in shown:
+                assert all(word in text for word in cell.split())
+    named = last.removeprefix("Not shown: ").partition(";")[0].split(", ") if shown is not _COLUMNS else []
+    assert [*shown, *named] == _COLUMNS
+
+
+def test_numbers_end_at_the_right_and_best_cells_are_bold_without_moving_others() -> None:
+    plain = aligned(["a", "b"], [["x", "9"], ["yy", "10"]], right=[1])
+    assert plain.splitlines() == ["a    b", "x    9", "yy  10"]
+    bold = aligned(["a", "b"], [["x", "9"], ["yy", "10"]], right=[1], bold=[(1, 1)])
+    assert bold.replace("\x1b[1m", "").replace("\x1b[22m", "") == plain and "\x1b[1m10\x1b[22m" in bold
+
+
+def test_a_path_is_a_link_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    assert path_link(path) == str(path)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert path.as_uri() in path_link(path) and "\x1b" in path_link(path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert path_link(path) == str(path)
