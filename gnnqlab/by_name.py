@@ -122,7 +122,7 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
 
 
 def _edit_distance(first: str, second: str) -> int:
-    """Return the least number of insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
+    """Return the number of insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
 
     Example:
         >>> _edit_distance("gnc", "gcn"), _edit_distance("gnc", "sgc"), _edit_distance("", "gat")

@@ -47,8 +47,8 @@ def aligned(
 ) -> str:
     """Return a table of aligned columns that fits into a number of characters.
 
-    If it is too wide, the widest column of texts with spaces is wrapped; if it still is, the last columns are left out
-    and named below.
+    If it is too wide, the widest columns of texts with spaces are wrapped; if it still is, the last columns are left
+    out and named below.
 
     Args:
         columns: titles.
@@ -68,10 +68,12 @@ def aligned(
         Not shown: c; a wider terminal shows all
     """
     widths = [max(len(line[place]) for line in (columns, *rows)) for place in range(len(columns))]
-    overflow = _total(widths) - width
-    if overflow > 0:
-        widest = max(range(len(columns)), key=lambda place: (any(" " in row[place] for row in rows), widths[place]))
-        widths[widest] = min(widths[widest], max(widths[widest] - overflow, _NARROWEST, len(columns[widest])))
+    wrappable = [place for place in range(len(columns)) if any(" " in row[place] for row in rows)]
+    while _total(widths) > width and wrappable:
+        widest = max(wrappable, key=lambda place: widths[place])
+        if widths[widest] <= max(_NARROWEST, len(columns[widest])):
+            break
+        widths[widest] -= 1
     num_shown = len(columns)
     while num_shown > 2 and _total(widths[:num_shown]) > width:
         num_shown -= 1

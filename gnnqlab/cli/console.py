@@ -29,7 +29,7 @@ def run_table(summary: dict[str, Any]) -> str:
         "quantizing": figures["quant_s"],
         "sent per epoch": figures["bytes_sent"],
         "of which scales, zero-points": figures["bytes_params"],
-        **({"link": summary["link"]} if summary["link"] else {}),
+        **({} if summary["link"] in ("", "loopback") else {"link": summary["link"]}),
     }
     return plain_table([row])
 
@@ -51,7 +51,7 @@ def time_text(events: Sequence[dict[str, Any]], summary: dict[str, Any]) -> str:
 
 
 def plain_table(rows: list[dict[str, Any]]) -> str:
-    """Return rows as aligned columns that fit the terminal, with the union of their keys as header; without empty ones."""
+    """Return rows as aligned columns that fit the terminal: the union of their keys, without empty columns."""
     if not rows:
         return "(nothing)"
     # Union of the keys, in the order of their first appearance.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -16,9 +18,12 @@ from gnnqlab.settings import Setting, nearest, settings_in
 
 __all__ = ["UsageError", "parse", "parser_of"]
 
-_HELP_ALL = "--help-all"
-_EPILOG = "Options of model {models} and system {systems}. --model NAME --system NAME --help shows those of others, \
---help-all those of all."
+_HELP_ALL, _FURTHER = "--help-all", "further options"
+_USUAL = {
+    "graph", "model", "system", "systems", "workers", "epochs", "hidden", "link", "hosts", "seed", "seeds", "resume",
+    "out", "json",
+}  # fmt: skip
+"""Options that plain ``--help`` explains; it names the others."""
 
 
 class UsageError(Exception):
@@ -36,7 +41,7 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
     wants_help = not {"-h", "--help", _HELP_ALL}.isdisjoint(words)
     if issubclass(command, Options):
         words = _register_models(words)
-    help_names = _names_by_section(command, fields, words) if wants_help and _HELP_ALL not in words else None
+    help_names = _chosen_names(command, fields, words) if wants_help and _HELP_ALL not in words else None
     # Help alone does not need torch: without it the stored options are shown much sooner.
     parser, settings = parser_of(name, command, stored=wants_help and "torch" not in sys.modules, chosen=help_names)
     namespace, unknown_words = parser.parse_known_args(_present_options([_hyphens(word) for word in words], settings))
@@ -76,10 +81,10 @@ def _register_models(words: Sequence[str]) -> list[str]:
     return [*other_words, "--model", ",".join(named(model) for model in models_in(namespace.model))]
 
 
-def _names_by_section(
+def _chosen_names(
     command: type[Any], fields: Mapping[str, Setting], words: Sequence[str]
 ) -> dict[str, list[str]] | None:
-    """Return the models and the systems of a command line, by section; ``None`` if the command has neither.
+    """Return the models and the systems that a command line names, by section; ``None`` if the command takes neither.
 
     Raises:
         ValueError: if a model or a system does not exist.
@@ -95,10 +100,13 @@ def _names_by_section(
         section: [each.partition(":")[0] for each in vars(namespace)[setting].split(",")]
         for section, setting in names.items()
     }
-    for section, setting in names.items():
-        if vars(namespace)[setting] != names_parser.get_default(setting):
+    given = {
+        section: any(word.partition("=")[0] == f"--{setting}" for word in words) for section, setting in names.items()
+    }
+    for section in names:
+        if given[section]:
             _check_names(section, names_by_section[section])
-    return names_by_section
+    return {section: chosen for section, chosen in names_by_section.items() if given[section]}
 
 
 def _check_names(section: str, names: Sequence[str]) -> None:
@@ -119,7 +127,8 @@ def parser_of(
         name: of the command.
         command: its class.
         stored: True to take the options of models and systems from the stored help, without their settings.
-        chosen: section ``model`` or ``system`` -> names whose options help lists; by default those of all.
+        chosen: section ``model`` or ``system`` -> names whose options help explains, besides the usual options; the
+            others are named below. By default help explains all.
     """
     fields = {setting.name: setting for setting in settings_in(command)}
     positional = "".join(f"{each.name.upper()} " for each in fields.values() if each.default is dataclasses.MISSING)
@@ -131,30 +140,56 @@ def parser_of(
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
+    is_short = chosen is not None
     options, all_options = parser.add_argument_group("options of the command"), list(fields.values())
+    unexplained: dict[str, list[str]] = {}  # section -> options that are only named
     for setting in all_options:
+        helps = help_of([("", setting)])
         if setting.default is dataclasses.MISSING:
-            options.add_argument(setting.name, help=help_text(help_of([("", setting)])))
+            options.add_argument(setting.name, help=help_text(helps))
         elif setting.option is not None:
-            _add(options, arguments_of(setting.option, help_of([("", setting)]), setting.name))
+            hidden = _short_text(setting.option, helps, "command", unexplained) if is_short else None
+            _add(options, arguments_of(setting.option, helps, setting.name, hidden=hidden))
     if issubclass(command, Options):
-        parser.add_argument(_HELP_ALL, action="help", help="show the options of all models and systems, and exit")
-        if chosen is not None:
-            parser.epilog = _EPILOG.format(models=", ".join(chosen["model"]), systems=", ".join(chosen["system"]))
+        parser.add_argument(_HELP_ALL, action="help", help="explain all options, and exit")
         added_options = {setting.option for setting in all_options}
         for section, section_options in (stored_sections() if stored else live_sections()).items():
             group = parser.add_argument_group(section)  # heading of the section in the help
             for option, option_helps in section_options.items():
                 if option not in added_options:  # a model and a system may have an option of the same name
-                    own_ones = _filter_by_name(option_helps, None if chosen is None else chosen.get(section))
+                    names = None if chosen is None else chosen.get(section)
+                    own_ones = _filter_by_name(option_helps, names)
                     hidden = None if own_ones else argparse.SUPPRESS  # still accepted, but not listed
+                    if is_short and names is None:
+                        hidden = _short_text(option, option_helps, section, unexplained)
                     _add(group, arguments_of(option, own_ones or option_helps, option, hidden=hidden))
                 added_options.add(option)
+        if is_short:
+            parser.epilog = _unexplained_text(unexplained)
         if not stored:
             from gnnqlab.cli.sections import SECTIONS, options_of_section
 
             all_options += [settings[0][1] for section in SECTIONS for settings in options_of_section(section).values()]
     return parser, all_options
+
+
+def _short_text(option: str, helps: Sequence[OptionHelp], section: str, unexplained: dict[str, list[str]]) -> str:
+    """Return the first sentence of a usual option's help; suppress that of another one, and note its name."""
+    if option in _USUAL:
+        first = dataclasses.replace(helps[0], help=re.split(r"(?<=[.;]) ", helps[0].help)[0].rstrip(".;"))
+        return help_text([dataclasses.replace(first, owner="")])
+    unexplained.setdefault(section, []).append(f"--{option}")
+    return argparse.SUPPRESS
+
+
+def _unexplained_text(unexplained: Mapping[str, Sequence[str]]) -> str:
+    """Return the names of options without help, one paragraph for each section."""
+    width = min(shutil.get_terminal_size().columns, 100) - 2
+    lines = [f"{_FURTHER}, explained by {_HELP_ALL}; --system NAME --model NAME --help explains theirs:"]
+    for section, names in unexplained.items():
+        text = f"{section}: {' '.join(names)}"
+        lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def _filter_by_name(option_helps: Sequence[OptionHelp], names: Sequence[str] | None) -> list[OptionHelp]:
@@ -210,3 +245,7 @@ class _Help(argparse.HelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return [line for part in text.splitlines() for line in textwrap.wrap(part, width)]
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        is_list = text.startswith(_FURTHER)  # it has its own lines
+        return text if is_list else super()._fill_text(text, width, indent)

@@ -59,7 +59,7 @@ def launch(
         TypeError: if ``graph`` is not a graph.
         RuntimeError: if the run folder cannot be written.
     """
-    annotation = Annotation(name, tuple(tags) if not isinstance(tags, str) else tags, note)
+    annotation = Annotation(name, tags, note)
     if start and on is None:
         config = configure(graph, model=model, system=system, workers=workers, **settings)
         return local.launch(config, root=out, wait=wait, prepare=annotation.write)

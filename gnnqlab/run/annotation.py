@@ -27,7 +27,7 @@ class Annotation:
     """
 
     name: str = ""
-    tags: tuple[str, ...] = ()
+    tags: Sequence[str] = ()
     note: str = ""
 
     def __post_init__(self) -> None:

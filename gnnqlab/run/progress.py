@@ -81,6 +81,8 @@ class _Text:
         self.n = 0
         self._epochs = epochs
         self._start_s = time.monotonic()
+        self._first: tuple[int, float] | None = None
+        """Number of epochs when some were first complete, and the time of it."""
         self._description, self._figures = "starting", ""
 
     def set_description_str(self, description: str, refresh: bool) -> None:
@@ -90,9 +92,16 @@ class _Text:
         self._figures = "".join(f", {name} {value}" for name, value in figures.items())
 
     def _text(self) -> str:
-        seconds = time.monotonic() - self._start_s
-        left = f", about {seconds * (self._epochs - self.n) / self.n:.0f} s left" if 0 < self.n < self._epochs else ""
-        return f"{self._description}: epoch {self.n} of {self._epochs}{self._figures}, {seconds:.0f} s{left}"
+        now_s = time.monotonic()
+        left = ""
+        if self.n and self._first is None:
+            self._first = self.n, now_s
+        elif self._first is not None and self._first[0] < self.n < self._epochs:
+            first_epoch, first_s = self._first
+            rate_s = (now_s - first_s) / (self.n - first_epoch)  # without the start of the workers
+            left = f", about {rate_s * (self._epochs - self.n):.0f} s left"
+        seconds = f"{now_s - self._start_s:.0f} s{left}"
+        return f"{self._description}: epoch {self.n} of {self._epochs}{self._figures}, {seconds}"
 
 
 class _Lines(_Text):
@@ -112,7 +121,7 @@ class _Lines(_Text):
 
 
 class _Output(_Text):
-    """One output of a notebook's cell that is replaced; after the end it is a line of text, also in a saved notebook."""
+    """One output of a notebook's cell that is replaced; after the end a line of text, also in a saved notebook."""
 
     def __init__(self, epochs: int) -> None:
         super().__init__(epochs)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.run import folder as files
-from gnnqlab.run.annotation import read_annotation
+from gnnqlab.run.annotation import Annotation, read_annotation
 from gnnqlab.run.summary import Summary
 from gnnqlab.train.config.config_file import find_unimported_modules, read_config
 
@@ -44,7 +43,7 @@ class RunData:
     @property
     def tags(self) -> tuple[str, ...]:
         """Tags that the user gave the run; ``gq.runs(tag=...)`` lists the runs with a tag."""
-        return read_annotation(self.folder).tags
+        return tuple(read_annotation(self.folder).tags)
 
     @property
     def note(self) -> str:
@@ -62,9 +61,12 @@ class RunData:
         Raises:
             ValueError: if a name or tag has more than 80 characters, or a tag has a comma.
         """
-        changes = {"name": name, "tags": tags, "note": note}
-        given = {key: value for key, value in changes.items() if value is not None}
-        dataclasses.replace(read_annotation(self.folder), **given).write(self.folder)
+        words = read_annotation(self.folder)
+        Annotation(
+            words.name if name is None else name,
+            words.tags if tags is None else tags,
+            words.note if note is None else note,
+        ).write(self.folder)
 
     @property
     def config(self) -> RunConfig:

@@ -46,8 +46,8 @@ def test_help_of_every_command_lists_options_without_importing_torch() -> None:
 @each(
     ("words", "listed", "left_out"),
     [
-        ([], ["--epochs", "--layers"], ["--lam", "--heads", "--bits", "--jump"]),
-        (["--system", "adaqp", "--model=gat"], ["--lam", "--heads"], ["--bits", "--jump", "--gamma"]),
+        ([], ["--epochs", "--hidden"], ["--lam", "--heads", "--bits", "--jump", "--layers"]),
+        (["--system", "adaqp", "--model=gat"], ["--lam", "--heads", "--layers"], ["--bits", "--jump", "--gamma"]),
         (["--help-all"], ["--lam", "--heads", "--bits", "--jump", "--gamma"], []),
     ],
 )
@@ -58,7 +58,13 @@ def test_help_lists_the_options_of_the_chosen_model_and_system(
         cli.main(["train", *words, *([] if words == ["--help-all"] else ["--help"])])
     shown = capsys.readouterr().out
     assert end.value.code == 0
-    assert [option for option in (*listed, *left_out) if f"  {option} " in shown] == listed
+    assert [option for option in (*listed, *left_out) if f"\n  {option} " in shown] == listed
+    # The others are named, so that no option is hidden.
+    named = shown.partition("further options")[2].split()
+    assert words == ["--help-all"] or {"--jump", "--bits"} & set(named) == (
+        {"--jump", "--bits"} if not words else set()
+    )
+    assert words or len(shown.splitlines()) < 60
     assert ("gat: " in shown) == (words == ["--help-all"]), "a name is needed only for several models"
 
 
