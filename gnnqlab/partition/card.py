@@ -52,5 +52,5 @@ def _heat_map(rows: list[list[int]]) -> str:
         + "</tr>"
         for sender, counts in enumerate(rows)
     )
-    caption = "<caption style='text-align:left'>Rows sent per exchange, from worker (line) to worker (column)</caption>"
-    return f"<table>{caption}<tr><th></th>{head}</tr>{lines}</table>"
+    caption = "Rows sent per exchange, from worker (line) to worker (column)"  # wider than the table
+    return f"<div>{caption}</div><table><tr><th></th>{head}</tr>{lines}</table>"
