@@ -127,7 +127,7 @@ def parser_of(
         name: of the command.
         command: its class.
         stored: True to take the options of models and systems from the stored help, without their settings.
-        chosen: section ``model`` or ``system`` -> names whose options help explains, besides the usual options; the
+        chosen: section ``model`` or ``system`` -> names whose options help explains in addition to the usual ones; the
             others are named below. By default help explains all.
     """
     fields = {setting.name: setting for setting in settings_in(command)}
