@@ -95,3 +95,10 @@ def test_memory_is_the_less_of_the_machines_and_the_groups(tmp_path: Path, monke
     assert preflight.free_bytes("cpu", 2) == pytest.approx(preflight._available(), rel=0.2)
     monkeypatch.setattr(preflight, "_available", lambda: None)
     assert preflight.free_bytes("cpu", 2) is None
+
+
+def test_a_graph_from_memory_is_named_not_its_place_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path))
+    graph = gq.load("sbm:40,2,4")
+    with pytest.raises(ValueError, match=rf"got 50 workers for 40 nodes of {graph.name}; choose fewer"):
+        gq.launch(graph, workers=50)

@@ -216,6 +216,10 @@ class Sweep:
             name: [math.nan if row.get(name) is None else float(row[name]) for row in outcomes] for name in OUTCOMES
         }
 
+    def __repr__(self) -> str:
+        settings = ", ".join(factor.name for factor in self.factors)
+        return f"Sweep({len(self.names)} runs that differ in {settings}; .to_frame() has their settings and outcomes)"
+
     def to_frame(self) -> DataFrame:
         """Return one row per run: differing settings as text, and outcomes in the units of figures."""
         import pandas as pd
