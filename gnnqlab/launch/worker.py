@@ -146,7 +146,7 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     link = Link.from_folder(folder, workers)
     timeout = datetime.timedelta(seconds=launch["group_timeout_s"] or _GROUP_S)
     # The steps after this one are collective, so they need the process group.
-    _join(launch["backend"], device, timeout, _store_from_outside(link, rank, workers, timeout))
+    _join(launch["backend"], device, timeout, _store(folder, link, rank, workers, timeout))
     if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
         from gnnqlab.launch.same_folder import check_same_folder
         from gnnqlab.launch.same_versions import check_same_versions
@@ -176,19 +176,21 @@ def _join(backend: str, device: Any, timeout: datetime.timedelta, store: dict[st
     dist.barrier()
 
 
-def _store_from_outside(link: Link, rank: int, workers: int, timeout: datetime.timedelta) -> dict[str, Any]:
+def _store(folder: Path, link: Link, rank: int, workers: int, timeout: datetime.timedelta) -> dict[str, Any]:
     """Enter the emulated host of this rank, if there is one; return arguments for the process group.
 
     The connection to torchrun's store is opened before, on the loopback of the machine; Gloo opens its own connections
     afterwards, so they use the link.
     """
-    if link.kind != "emulated":
-        return {}
     import torch.distributed as dist
 
+    from gnnqlab.launch.same_run import enter_store
+
     store, _, _ = next(dist.rendezvous("env://", rank, workers, timeout=timeout))
-    enter(link.namespaces[link.host(rank, workers)])
-    return {"store": store, "rank": rank, "world_size": workers}
+    own_store = enter_store(store, folder, rank, workers)
+    if link.kind == "emulated":
+        enter(link.namespaces[link.host(rank, workers)])
+    return {"store": own_store, "rank": rank, "world_size": workers}
 
 
 def _pin(index: int, num_sharing: int) -> None:

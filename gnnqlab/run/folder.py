@@ -3,6 +3,7 @@
 RUN/config.json              the RunConfig as JSON
 RUN/status.json              latest status from the guard: state, epoch, errors (replaced atomically)
 RUN/job.json                 job of a queue that starts the ranks, see run/job.py
+RUN/token                    random text that only the user of the run can read, see launch/same_run.py
 RUN/guard.json               processes of the run with their start times, to find strays
 RUN/events.jsonl             one line per event: launched, running, slow, stalled, failed, finished ...
 RUN/records-rankR.jsonl      written by training, as is traffic-rankR.jsonl
@@ -19,6 +20,7 @@ RUN/tmp/                     temporary files of the run, removed at its end
 """
 
 import json
+import contextlib
 import os
 import secrets
 import shutil
@@ -44,6 +46,7 @@ __all__ = [
     "other_machines",
     "read_json",
     "tail",
+    "read_token",
     "merge_statuses",
     "write_json",
 ]
@@ -57,6 +60,7 @@ RESERVE = "reserve"
 END_NOW = "end-now"
 """File in ``tmp``: the next signal to the guard ends the run at once (:meth:`gnnqlab.run.run.Run.stop`)."""
 _WORST_FIRST = ("failed", "stopped", "stalled", *WAITING, "starting", "running", "finished")
+_TOKEN = "token"
 _RESERVE_BYTES = 256 << 10
 _FREE_BYTES = 64 << 20
 """Free space needed to start a run; records of a long run take a few MB."""
@@ -88,6 +92,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
             (folder / name).mkdir(exist_ok=exist_ok)
         (folder / "tmp" / RESERVE).write_bytes(bytes(_RESERVE_BYTES))  # real bytes: a sparse file reserves nothing
     except FileExistsError:
+        _write_token(folder)
         raise  # an OSError as well, but the caller then tries another name
     except OSError as error:
         if not folder_existed:
@@ -108,6 +113,22 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
 
 
 def write_json(path: Path, value: Any) -> None:
+def _write_token(folder: Path) -> None:
+    """Create the token of a run, unless another machine or an earlier attempt has created it."""
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(folder / _TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w") as file:
+            file.write(secrets.token_hex(16))
+
+
+def read_token(folder: Path) -> str:
+    """Return the token of a run, empty for a folder of an earlier version."""
+    try:
+        return (folder / _TOKEN).read_text()
+    except FileNotFoundError:
+        return ""
+
+
     """Replace a file atomically: a reader gets the old or the new text, never a part."""
     write_text(path, json.dumps(value, indent=1))
 
