@@ -148,11 +148,13 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     # The steps after this one are collective, so they need the process group.
     _join(launch["backend"], device, timeout, _store(folder, link, rank, workers, timeout))
     if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
+        from gnnqlab.launch.machine_links import record_machine_links
         from gnnqlab.launch.same_folder import check_same_folder
         from gnnqlab.launch.same_versions import check_same_versions
 
         check_same_versions()
         check_same_folder(folder, rank, workers)
+        record_machine_links(folder, rank, is_first_on_machine=local_rank == 0)
     if link.kind == "paced":
         from gnnqlab.launch.paced import pace
 

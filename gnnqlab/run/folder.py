@@ -5,6 +5,7 @@ RUN/status.json              latest status from the guard: state, epoch, errors 
 RUN/job.json                 job of a queue that starts the ranks, see run/job.py
 RUN/token                    random text that only the user of the run can read, see launch/same_run.py
 RUN/guard.json               processes of the run with their start times, to find strays
+RUN/machines.json            machines of a run over several ones, and links between them, see run/machine_links.py
 RUN/events.jsonl             one line per event: launched, running, slow, stalled, failed, finished ...
 RUN/records-rankR.jsonl      written by training, as is traffic-rankR.jsonl
 RUN/assignments.jsonl        one line per assignment of bit-widths: settings, solutions, cost model
@@ -19,8 +20,8 @@ RUN/logs/rankR.log           output of a rank; agent.log: of torchrun; guard.log
 RUN/tmp/                     temporary files of the run, removed at its end
 """
 
-import json
 import contextlib
+import json
 import os
 import secrets
 import shutil
@@ -45,8 +46,8 @@ __all__ = [
     "node_name",
     "other_machines",
     "read_json",
-    "tail",
     "read_token",
+    "tail",
     "merge_statuses",
     "write_json",
 ]
@@ -59,8 +60,8 @@ RESERVE = "reserve"
 """File in ``tmp`` that is deleted when the disk is full, so that the final status can still be written."""
 END_NOW = "end-now"
 """File in ``tmp``: the next signal to the guard ends the run at once (:meth:`gnnqlab.run.run.Run.stop`)."""
-_WORST_FIRST = ("failed", "stopped", "stalled", *WAITING, "starting", "running", "finished")
 _TOKEN = "token"
+_WORST_FIRST = ("failed", "stopped", "stalled", *WAITING, "starting", "running", "finished")
 _RESERVE_BYTES = 256 << 10
 _FREE_BYTES = 64 << 20
 """Free space needed to start a run; records of a long run take a few MB."""
@@ -91,8 +92,8 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
         for name in ("heartbeat", "errors", "logs", "tmp"):
             (folder / name).mkdir(exist_ok=exist_ok)
         (folder / "tmp" / RESERVE).write_bytes(bytes(_RESERVE_BYTES))  # real bytes: a sparse file reserves nothing
-    except FileExistsError:
         _write_token(folder)
+    except FileExistsError:
         raise  # an OSError as well, but the caller then tries another name
     except OSError as error:
         if not folder_existed:
@@ -112,7 +113,6 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
     return folder
 
 
-def write_json(path: Path, value: Any) -> None:
 def _write_token(folder: Path) -> None:
     """Create the token of a run, unless another machine or an earlier attempt has created it."""
     with contextlib.suppress(FileExistsError):
@@ -129,6 +129,7 @@ def read_token(folder: Path) -> str:
         return ""
 
 
+def write_json(path: Path, value: Any) -> None:
     """Replace a file atomically: a reader gets the old or the new text, never a part."""
     write_text(path, json.dumps(value, indent=1))
 
