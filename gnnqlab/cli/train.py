@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from gnnqlab.train.processors import usable_processors
 if TYPE_CHECKING:
     from gnnqlab.launch.machines import MachineLines
     from gnnqlab.run.run import Run
+    from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["Train", "follow"]
 
@@ -27,26 +29,33 @@ class Train(Options):
     system: str = "vanilla"
     """System; `gnnqlab systems` lists them."""
     nnodes: int = 1
-    """Number of machines; more than one needs --print-command."""
-    address: str = "10.0.0.1"
-    """Address of the first machine, for --print-command."""
+    """Number of machines; more than one needs --node-rank or --print-command."""
+    node_rank: int | None = None
+    """Number of this machine, 0 for the first: start its workers; give the same command on every machine, with its
+    number."""
+    address: str | None = None
+    """Address of the first machine, HOST or HOST:PORT; for several machines."""
     port: int = 29500
-    """A free port of the first machine, for --print-command."""
-    interface: str = "eth0"
-    """Network interface of the workers, for --print-command."""
+    """A free port of the first machine; for several machines."""
+    interface: str | None = None
+    """Network interface of the workers, for several machines; default: the one that leads to the address, with
+    --print-command eth0."""
     print_command: bool = False
     """Print the torchrun command of every machine and a SLURM script, without training."""
     prepare: bool = False
     """Only create the run; gnnqlab worker --from-environment starts its ranks under torchrun, srun or mpirun."""
     resume: Path | None = None
     """Folder or name of a run that ended early: resume it from its newest checkpoint, with its own settings; with
-    --print-command on several machines."""
+    --node-rank or --print-command on several machines."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.launch.local import launch
 
-        if self.nnodes != 1 and not self.print_command:
-            raise ValueError(f"this command launches on one machine, got --nnodes {self.nnodes}; add --print-command")
+        if self.nnodes != 1 and self.node_rank is None and not self.print_command:
+            raise ValueError(
+                f"each of several machines needs its number, got --nnodes {self.nnodes} alone; add --node-rank, 0 on "
+                "the first machine, or --print-command"
+            )
         if self.resume is not None:
             return self._resumed(self.resume)
         config = self.configure(self.system, **self.recipe_settings(self.system))
@@ -55,6 +64,8 @@ class Train(Options):
             from gnnqlab.run.folder import default_root
 
             return self._show(machine_lines(config, **self._machines(), root=str(self.out or default_root())))
+        if self.node_rank is not None:
+            return self._join(self.node_rank, config)
         if self.prepare:
             from gnnqlab.launch.prepared import prepare_run
 
@@ -73,8 +84,8 @@ class Train(Options):
 
         # Options that do not change the training; all others come from the run.
         allowed_options = {"resume", "epochs", "out", "json"}
-        if self.print_command:
-            allowed_options |= {"print-command", "nnodes", "address", "port", "interface"}
+        if self.print_command or self.node_rank is not None:
+            allowed_options |= {"print-command", "nnodes", "node-rank", "address", "port", "interface"}
         own_settings: list[Setting] = [setting for setting in settings_in(type(self)) if setting.option is not None]
         changed_options = [setting.option for setting in own_settings if getattr(self, setting.name) != setting.default]
         extras = [f"--{option}" for option in (*changed_options, *self.option_texts) if option not in allowed_options]
@@ -89,7 +100,39 @@ class Train(Options):
         folder = place if place.exists() else (self.out or files.default_root()) / place
         if self.print_command:
             return self._show(resume_on_machines(folder, epochs=epochs, out=self.out, **self._machines()))
+        if self.node_rank is not None:
+            from gnnqlab.launch.machines import source_on_machines
+
+            config, root, past = source_on_machines(folder, epochs, self.out)
+            return self._join(self.node_rank, config, root=root, past=past)
         return self._finish(resume(folder, epochs=epochs, root=self.out))
+
+    def _join(
+        self, node: int, config: RunConfig, *, root: Path | None = None, past: tuple[str, int] | None = None
+    ) -> dict[str, Any]:
+        """Start this machine's workers; the first machine follows the run, the others only guard their workers."""
+        from gnnqlab.launch.joined import join_machines
+        from gnnqlab.launch.network import split_address
+
+        if self.address is None:
+            raise ValueError("several machines meet at the first one, got no --address; give its address or name")
+        address, port = split_address(self.address, self.port)
+        machine = join_machines(
+            config,
+            nnodes=self.nnodes,
+            node=node,
+            address=address,
+            port=port,
+            interface=self.interface,
+            root=root or self.out,
+            past=past,
+        )
+        if node == 0:
+            return self._finish(machine.start(detach=config.launch.detach))
+        if self.json:  # before the guard takes over this process; it prints to standard error
+            print(json.dumps({"run": str(machine.folder), "node_rank": node}))
+        machine.become_guard()
+        raise AssertionError("the guard has replaced this process")
 
     def _finish(self, run: Run) -> dict[str, Any]:
         """Follow a run to its end, write its report and show its figures."""
@@ -99,6 +142,8 @@ class Train(Options):
         if run.ended_by is not None:  # a signal to another process of the run
             print(f"gnnqlab: {run.cause}", file=sys.stderr)
             raise RunInterrupted(run.ended_by, run.cause)
+        for text in [] if run.machines is None else run.machines.warnings:
+            print(f"gnnqlab: {text}", file=sys.stderr)
         report = write_report([run], run.folder / "report.html")
         summary = run.summary
         if not self.json:
@@ -110,7 +155,10 @@ class Train(Options):
         return summary
 
     def _machines(self) -> dict[str, Any]:
-        return {"nnodes": self.nnodes, "address": self.address, "port": self.port, "interface": self.interface}
+        from gnnqlab.launch.network import split_address
+
+        address, port = split_address(self.address or "10.0.0.1", self.port)
+        return {"nnodes": self.nnodes, "address": address, "port": port, "interface": self.interface or "eth0"}
 
     def _show(self, lines: MachineLines) -> dict[str, Any]:
         if not self.json:
