@@ -44,6 +44,8 @@ class Train(Options):
     """Print the torchrun command of every machine and a SLURM script, without training."""
     prepare: bool = False
     """Only create the run; gnnqlab worker --from-environment starts its ranks under torchrun, srun or mpirun."""
+    on: str | None = None
+    """Queue to submit the run to, slurm or slurm:nodes=2,partition=gpu,time=2h; other names are options of sbatch."""
     resume: Path | None = None
     """Folder or name of a run that ended early: resume it from its newest checkpoint, with its own settings; with
     --node-rank or --print-command on several machines."""
@@ -58,6 +60,8 @@ class Train(Options):
             )
         if self.resume is not None:
             return self._resumed(self.resume)
+        if self.on is not None:
+            return self._submit(self.on)
         config = self.configure(self.system, **self.recipe_settings(self.system))
         if self.print_command:
             from gnnqlab.launch.machines import machine_lines
@@ -106,6 +110,22 @@ class Train(Options):
             config, root, past = source_on_machines(folder, epochs, self.out)
             return self._join(self.node_rank, config, root=root, past=past)
         return self._finish(resume(folder, epochs=epochs, root=self.out))
+
+    def _submit(self, text: str) -> dict[str, Any]:
+        """Submit a run to a queue; return at once."""
+        from gnnqlab.launch.prepared import prepare_run
+        from gnnqlab.launch.slurm import slurm_place
+        from gnnqlab.run.job import read_job
+
+        place = slurm_place(text, self.workers)
+        self.workers = place.workers
+        config = self.configure(self.system, **self.recipe_settings(self.system))
+        run = place.submit(prepare_run(config, root=self.out))
+        job = read_job(run.folder)
+        assert job is not None
+        if not self.json:
+            print(f"job {job.id} of {place.queue}, {place.workers} worker(s): {run.folder}")
+        return {"run": str(run.folder), "job": job.id, "status": run.status}
 
     def _join(
         self, node: int, config: RunConfig, *, root: Path | None = None, past: tuple[str, int] | None = None

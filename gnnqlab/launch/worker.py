@@ -25,7 +25,7 @@ from gnnqlab.launch.worker_target import apply_search_path, load, target_of
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Link
-from gnnqlab.train.processors import ORIGIN, REQUESTED, SHARED_BY, requested_threads, threads_per_worker
+from gnnqlab.train.processors import BOUND, ORIGIN, REQUESTED, SHARED_BY, requested_threads, threads_per_worker
 from gnnqlab.train.records.machine import this_node
 
 __all__ = ["main"]
@@ -137,7 +137,7 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     import torch.distributed as dist
 
     torch.set_num_threads(threads)
-    device = _device(launch["device"], launch["backend"], local_rank)
+    device = _device(launch["device"], launch["backend"], local_rank, is_bound=bool(os.environ.get(BOUND)))
     train = load(fit)
     from gnnqlab.train.config.run_config import RunConfig
 
@@ -204,7 +204,16 @@ def _pin(index: int, num_sharing: int) -> None:
         os.sched_setaffinity(0, cores[index * share : (index + 1) * share])
 
 
-def _device(name: str, backend: str, local_rank: int) -> Any:
+def _device(name: str, backend: str, local_rank: int, *, is_bound: bool) -> Any:
+    """Return the device of a rank.
+
+    Args:
+        name: ``cpu`` or ``cuda``.
+        backend: of the process group.
+        local_rank: number of the rank on its machine.
+        is_bound: True if the starter may show each rank a GPU of its own, so that one visible GPU suffices; NCCL itself
+            refuses one GPU for two ranks.
+    """
     import torch
 
     if name == "cpu":
@@ -212,7 +221,7 @@ def _device(name: str, backend: str, local_rank: int) -> Any:
     if not torch.cuda.is_available():
         raise RuntimeError(f"device cuda needs a GPU that torch {torch.__version__} can use, got none; use device cpu")
     gpus = torch.cuda.device_count()
-    if backend == "nccl" and local_rank >= gpus:
+    if backend == "nccl" and local_rank >= gpus and not (is_bound and gpus == 1):
         raise RuntimeError(
             f"backend nccl needs one GPU per worker, got local rank {local_rank} and {gpus} GPUs; "
             f"launch fewer workers or use backend gloo"
