@@ -34,8 +34,8 @@ STATE = VENV / "set_up.json"
 EXTRAS: dict[str, tuple[str, ...]] = {
     "demo": (),
     "lab": ("dgl", "solver", "lab"),
-    "test": ("dgl", "solver", "lab", "dev"),
-    "docs": ("dgl", "solver", "lab", "dev", "docs"),
+    "test": ("dgl", "solver", "slurm", "lab", "dev"),
+    "docs": ("dgl", "solver", "slurm", "lab", "dev", "docs"),
 }
 """Extras of pyproject.toml that a goal installs in addition to the package's own dependencies."""
 TOOLS = ("uv", "cmake", "ninja", "scikit-build-core")

@@ -145,9 +145,34 @@ def _row(run: Run) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class Doctor(_List):
-    """Check this machine and its software; show a remedy for anything missing."""
+    """Check this machine and its software, or several machines together; show a remedy for anything missing."""
+
+    nodes: str | None = None
+    """Machines of a run, HOST,HOST...: check names, versions, shared folder, clocks and the links between them; start
+    the same command on each, with its --node-rank."""
+    node_rank: int | None = None
+    """Number of this machine in --nodes, 0 for the first."""
+    port: int = 29500
+    """A free port of the first machine, for --nodes."""
+    interface: str | None = None
+    """Network interface of the workers, for --nodes; default: the one that leads to the first machine."""
+    out: Path | None = None
+    """Folder for runs, which --nodes compares; default: $GNNQLAB_RUNS, else runs."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.cli.doctor import examine
+        if self.nodes is None:
+            if self.node_rank is not None:
+                raise ValueError(f"--node-rank is a number in --nodes, got {self.node_rank} without; add --nodes")
+            from gnnqlab.cli.doctor import examine
 
-        return self._show(examine(), "checks")
+            return self._show(examine(), "checks")
+        from gnnqlab.cli.doctor_machines import examine_machines
+
+        names = [name.strip() for name in self.nodes.split(",") if name.strip()]
+        if self.node_rank is None:
+            raise ValueError(
+                f"each machine of --nodes starts this command with its number, got no --node-rank for {self.nodes}; "
+                "add --node-rank 0 on the first"
+            )
+        rows = examine_machines(names, self.node_rank, port=self.port, interface=self.interface, root=self.out)
+        return self._show(rows, "checks")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.cli.console import run_table, time_text
 from gnnqlab.cli.options import AnnotatedOptions
 from gnnqlab.errors import RunInterrupted
+from gnnqlab.run.annotation import Annotation
 from gnnqlab.settings import Setting, settings_in
 from gnnqlab.terminal import path_link
 from gnnqlab.train.processors import usable_processors
@@ -17,6 +19,7 @@ from gnnqlab.train.processors import usable_processors
 if TYPE_CHECKING:
     from gnnqlab.launch.machines import MachineLines
     from gnnqlab.run.run import Run
+    from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["Train", "follow"]
 
@@ -28,34 +31,49 @@ class Train(AnnotatedOptions):
     system: str = "vanilla"
     """System; `gnnqlab systems` lists them."""
     nnodes: int = 1
-    """Number of machines; more than one needs --print-command."""
-    address: str = "10.0.0.1"
-    """Address of the first machine, for --print-command."""
+    """Number of machines; more than one needs --node-rank or --print-command."""
+    node_rank: int | None = None
+    """Number of this machine, 0 for the first: start its workers; give the same command on every machine, with its
+    number."""
+    address: str | None = None
+    """Address of the first machine, HOST or HOST:PORT; for several machines."""
     port: int = 29500
-    """A free port of the first machine, for --print-command."""
-    interface: str = "eth0"
-    """Network interface of the workers, for --print-command."""
+    """A free port of the first machine; for several machines."""
+    interface: str | None = None
+    """Network interface of the workers, for several machines; default: the one that leads to the address, with
+    --print-command eth0."""
     print_command: bool = False
     """Print the torchrun command of every machine and a SLURM script, without training."""
     prepare: bool = False
     """Only create the run; gnnqlab worker --from-environment starts its ranks under torchrun, srun or mpirun."""
+    on: str | None = None
+    """Queue to submit the run to, slurm or slurm:nodes=2,partition=gpu,time=2h; other names are options of sbatch."""
     resume: Path | None = None
     """Folder or name of a run that ended early: resume it from its newest checkpoint, with its own settings; with
-    --print-command on several machines."""
+    --node-rank or --print-command on several machines."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.launch.local import launch
 
-        if self.nnodes != 1 and not self.print_command:
-            raise ValueError(f"this command launches on one machine, got --nnodes {self.nnodes}; add --print-command")
+        if self.nnodes != 1 and self.node_rank is None and not self.print_command:
+            raise ValueError(
+                f"each of several machines needs its number, got --nnodes {self.nnodes} alone; add --node-rank, 0 on "
+                "the first machine, or --print-command"
+            )
         if self.resume is not None:
             return self._resumed(self.resume)
+        if self.on is not None:
+            return self._submit(self.on)
         config = self.configure(self.system, **self.recipe_settings(self.system))
         if self.print_command:
+            if self.annotation != Annotation():
+                raise ValueError("printed commands do not name a run, got --name, --tags or --note; use run.annotate later")
             from gnnqlab.launch.machines import machine_lines
             from gnnqlab.run.folder import default_root
 
             return self._show(machine_lines(config, **self._machines(), root=str(self.out or default_root())))
+        if self.node_rank is not None:
+            return self._join(self.node_rank, config)
         if self.prepare:
             from gnnqlab.launch.prepared import prepare_run
 
@@ -75,8 +93,8 @@ class Train(AnnotatedOptions):
 
         # Options that do not change the training; all others come from the run.
         allowed_options = {"resume", "epochs", "out", "json"}
-        if self.print_command:
-            allowed_options |= {"print-command", "nnodes", "address", "port", "interface"}
+        if self.print_command or self.node_rank is not None:
+            allowed_options |= {"print-command", "nnodes", "node-rank", "address", "port", "interface"}
         own_settings: list[Setting] = [setting for setting in settings_in(type(self)) if setting.option is not None]
         changed_options = [setting.option for setting in own_settings if getattr(self, setting.name) != setting.default]
         extras = [f"--{option}" for option in (*changed_options, *self.option_texts) if option not in allowed_options]
@@ -91,7 +109,59 @@ class Train(AnnotatedOptions):
         folder = place if place.exists() else (self.out or files.default_root()) / place
         if self.print_command:
             return self._show(resume_on_machines(folder, epochs=epochs, out=self.out, **self._machines()))
+        if self.node_rank is not None:
+            from gnnqlab.launch.machines import source_on_machines
+
+            config, root, past = source_on_machines(folder, epochs, self.out)
+            return self._join(self.node_rank, config, root=root, past=past)
         return self._finish(resume(folder, epochs=epochs, root=self.out))
+
+    def _submit(self, text: str) -> dict[str, Any]:
+        """Submit a run to a queue; return at once."""
+        from gnnqlab.launch.prepared import prepare_run
+        from gnnqlab.launch.slurm import slurm_place
+        from gnnqlab.run.job import read_job
+
+        place = slurm_place(text, self.workers)
+        self.workers = place.workers
+        config = self.configure(self.system, **self.recipe_settings(self.system))
+        prepared = prepare_run(config, root=self.out)
+        self.annotation.write(prepared.folder)
+        run = place.submit(prepared)
+        job = read_job(run.folder)
+        assert job is not None
+        if not self.json:
+            print(f"job {job.id} of {place.queue}, {place.workers} worker(s): {run.folder}")
+        return {"run": str(run.folder), "job": job.id, "status": run.status}
+
+    def _join(
+        self, node: int, config: RunConfig, *, root: Path | None = None, past: tuple[str, int] | None = None
+    ) -> dict[str, Any]:
+        """Start this machine's workers; the first machine follows the run, the others only guard their workers."""
+        from gnnqlab.launch.joined import join_machines
+        from gnnqlab.launch.network import split_address
+
+        if self.address is None:
+            raise ValueError("several machines meet at the first one, got no --address; give its address or name")
+        address, port = split_address(self.address, self.port)
+        machine = join_machines(
+            config,
+            nnodes=self.nnodes,
+            node=node,
+            address=address,
+            port=port,
+            interface=self.interface,
+            root=root or self.out,
+            past=past,
+        )
+        if node == 0:
+            if past is None:  # a run that continues another one has its words
+                self.annotation.write(machine.folder)
+            return self._finish(machine.start(detach=config.launch.detach))
+        if self.json:  # before the guard takes over this process; it prints to standard error
+            print(json.dumps({"run": str(machine.folder), "node_rank": node}))
+        machine.become_guard()
+        raise AssertionError("the guard has replaced this process")
 
     def _finish(self, run: Run) -> dict[str, Any]:
         """Follow a run to its end, write its report and show its figures."""
@@ -101,6 +171,8 @@ class Train(AnnotatedOptions):
         if run.ended_by is not None:  # a signal to another process of the run
             print(f"gnnqlab: {run.cause}", file=sys.stderr)
             raise RunInterrupted(run.ended_by, run.cause)
+        for text in [] if run.machines is None else run.machines.warnings:
+            print(f"gnnqlab: {text}", file=sys.stderr)
         report = write_report([run], run.folder / "report.html")
         summary = run.summary
         if not self.json:
@@ -114,7 +186,10 @@ class Train(AnnotatedOptions):
         return summary
 
     def _machines(self) -> dict[str, Any]:
-        return {"nnodes": self.nnodes, "address": self.address, "port": self.port, "interface": self.interface}
+        from gnnqlab.launch.network import split_address
+
+        address, port = split_address(self.address or "10.0.0.1", self.port)
+        return {"nnodes": self.nnodes, "address": address, "port": port, "interface": self.interface or "eth0"}
 
     def _show(self, lines: MachineLines) -> dict[str, Any]:
         if not self.json:

@@ -15,11 +15,13 @@ from gnnqlab.run.folder import new_id
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
 
-__all__ = ["shared_folder", "slurm_script", "torchrun_command"]
+__all__ = ["check_division", "shared_folder", "slurm_script", "torchrun_arguments", "torchrun_command"]
 
 _JOIN_S = 900  # seconds; machines are started one after the other
+_PYTHON = shlex.quote(sys.executable)
+"""Python of this environment: plain ``python`` of another machine's shell may be one without the package."""
 # Evaluated on each machine, where the package may have another path.
-_WORKER_FILE = '"$(python -c "import gnnqlab.launch.worker as w; print(w.__file__)")"'
+_WORKER_FILE = f'"$({_PYTHON} -c "import gnnqlab.launch.worker as w; print(w.__file__)")"'
 
 
 def torchrun_command(
@@ -99,6 +101,7 @@ def slurm_script(
         run_id=name,
         previous_run=past,
     )
+    interface_text = shlex.quote(interface)
     gpus = (
         f"#SBATCH --gpus-per-node={settings['workers'] // nnodes}\n" if settings["launch"]["device"] == "cuda" else ""
     )
@@ -110,7 +113,7 @@ def slurm_script(
 {gpus}# {shared_folder(root, name)}
 set -euo pipefail
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
-GNNQLAB_HOST=$(srun --nodes=1 --ntasks=1 --nodelist="$first" python -m gnnqlab.launch.cluster {shlex.quote(interface)})
+GNNQLAB_HOST=$(srun --nodes=1 --ntasks=1 --nodelist="$first" {_PYTHON} -m gnnqlab.launch.cluster {interface_text})
 GNNQLAB_CONFIG={shlex.quote(json.dumps(settings, separators=(",", ":")))}
 export GNNQLAB_HOST GNNQLAB_CONFIG
 srun --nodes={nnodes} --ntasks-per-node=1 --kill-on-bad-exit=1 bash -c {shlex.quote(line)}
@@ -142,14 +145,8 @@ def _line(
     run_id: str,
     previous_run: tuple[str, int] | None,
 ) -> str:
-    workers, launch = settings["workers"], settings["launch"]
-    if launch["hosts"] > 1:
-        raise ValueError(
-            f"emulated hosts work on one machine only, got hosts {launch['hosts']} for several machines; leave out "
-            "hosts, link and comm_share"
-        )
-    if nnodes < 1 or workers % nnodes:
-        raise ValueError(f"workers must be a multiple of the machines, got {workers} workers on {nnodes} machines")
+    check_division(settings, nnodes)
+    launch = settings["launch"]
     name = shlex.quote(interface)
     folder = shlex.quote(f"{root}/{run_id}")
     # Gloo and NCCL must use the network that joins the machines, not the first interface that they find.
@@ -160,15 +157,58 @@ def _line(
     if previous_run is not None:
         options += f" --past={shlex.quote(previous_run[0])} --from-epoch={previous_run[1]}"
     # The guard, and after -- torchrun, which it starts.
+    torchrun = torchrun_arguments(settings, nnodes, node=node, endpoint=endpoint, run_id=run_id, log_folder=folder)
     parts += [
-        f"python -m gnnqlab.launch.guard {options} {folder} --",
-        f"python -m torch.distributed.run --nnodes={nnodes} --nproc-per-node={workers // nnodes} --max-restarts=0",
-        # Static, because the elastic rendezvous unpickles what other machines write into its store.
-        f"--rdzv-backend=static --rdzv-endpoint={endpoint} --rdzv-id={run_id} --node-rank={node}",
-        f"--rdzv-conf=timeout={_JOIN_S} --log-dir={folder}/tmp",
+        f"{_PYTHON} -m gnnqlab.launch.guard {options} {folder} --",
+        f"{_PYTHON} -m torch.distributed.run {' '.join(torchrun[:3])}",
+        " ".join(torchrun[3:6]),
+        " ".join(torchrun[6:]),
         f"{' '.join(worker_arguments(launch, _WORKER_FILE))} {folder}",
     ]
     return " \\\n  ".join(parts)
+
+
+def torchrun_arguments(
+    settings: dict[str, Any], nnodes: int, *, node: str, endpoint: str, run_id: str, log_folder: str
+) -> list[str]:
+    """Return the options of torchrun on one machine of several, before those of the workers.
+
+    Args:
+        settings: the configuration, as in ``config.json``.
+        nnodes: number of machines.
+        node: number of this machine.
+        endpoint: ``HOST:PORT`` of the first machine.
+        run_id: name of the run, the same on all machines.
+        log_folder: the run folder on this machine.
+    """
+    return [
+        f"--nnodes={nnodes}",
+        f"--nproc-per-node={settings['workers'] // nnodes}",
+        "--max-restarts=0",
+        # Static, because the elastic rendezvous unpickles what other machines write into its store.
+        "--rdzv-backend=static",
+        f"--rdzv-endpoint={endpoint}",
+        f"--rdzv-id={run_id}",
+        f"--node-rank={node}",
+        f"--rdzv-conf=timeout={_JOIN_S}",
+        f"--log-dir={log_folder}/tmp",
+    ]
+
+
+def check_division(settings: dict[str, Any], nnodes: int) -> None:
+    """Raise if a run cannot be divided between several machines.
+
+    Raises:
+        ValueError: for emulated hosts, and workers that are not a multiple of the machines.
+    """
+    workers, launch = settings["workers"], settings["launch"]
+    if launch["hosts"] > 1:
+        raise ValueError(
+            f"emulated hosts work on one machine only, got hosts {launch['hosts']} for several machines; leave out "
+            "hosts, link and comm_share"
+        )
+    if nnodes < 1 or workers % nnodes:
+        raise ValueError(f"workers must be a multiple of the machines, got {workers} workers on {nnodes} machines")
 
 
 if __name__ == "__main__":

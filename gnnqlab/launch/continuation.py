@@ -9,6 +9,7 @@ from pathlib import Path
 from gnnqlab.launch.local import launch
 from gnnqlab.launch.run_history import carry_over
 from gnnqlab.run.folder import other_machines
+from gnnqlab.run.job import read_job
 from gnnqlab.run.run import LIVE, Run
 from gnnqlab.train.checkpoints.checkpoint import newest_checkpoint
 from gnnqlab.train.config.run_config import RunConfig
@@ -61,7 +62,13 @@ def resume(
     if config.workers != former_workers:
         loss_text = _loss_text(old_run.id, epoch, former_workers, config.workers, checkpoint.facts.get("of_rows", []))
         warnings.warn(loss_text, stacklevel=2)
-    if statuses := other_machines(old_run.folder):
+    if read_job(old_run.folder) is not None:  # every rank has a guard of its own there, so none counts as a machine
+        warnings.warn(
+            f"run {old_run.id} was started by a queue and resumes on this machine only, with all its {config.workers} "
+            "workers; gq.Slurm(...).submit(run) continues it in the queue",
+            stacklevel=2,
+        )
+    elif statuses := other_machines(old_run.folder):
         warnings.warn(
             f"run {old_run.id} trained on {1 + len(statuses)} machines and resumes on this machine only, with all its "
             f"{config.workers} workers; use gq.launch.resume_on_machines for several machines",

@@ -19,7 +19,7 @@ from gnnqlab.launch.worker_target import FIT, argument, import_path, search_path
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.train.memory import large_pages
-from gnnqlab.train.processors import REQUESTED, SHARED_BY
+from gnnqlab.train.processors import BOUND, REQUESTED, SHARED_BY
 from gnnqlab.train.records.machine import MACHINE
 from gnnqlab.train.stop_request import STOP
 
@@ -109,6 +109,7 @@ def _environment(existing: ExistingRank, environ: Mapping[str, str]) -> dict[str
         "MASTER_PORT": str(existing.port),
         MACHINE: "" if is_on_one_machine else socket.gethostname(),
         REQUESTED: environ.get("OMP_NUM_THREADS", ""),
+        BOUND: "1" if existing.binds else "",
         SHARED_BY: "1" if has_own_cores else str(existing.local_workers),
         "GLOO_SOCKET_IFNAME": environ.get("GLOO_SOCKET_IFNAME", interface),
         "NCCL_SOCKET_IFNAME": environ.get("NCCL_SOCKET_IFNAME", interface),

@@ -23,7 +23,7 @@ from gnnqlab.launch.agent_process import start_agent
 from gnnqlab.launch.guard_events import GuardEvents
 from gnnqlab.launch.hosts import RunLink
 from gnnqlab.launch.interruption import Interruption, resume_advice, was_interrupted
-from gnnqlab.launch.network import require_interface
+from gnnqlab.launch.network import check_machine_network
 from gnnqlab.launch.other_machines import OtherMachines
 from gnnqlab.launch.rank_monitor import RankMonitor
 from gnnqlab.launch.retries import Retries, clear_attempt
@@ -369,7 +369,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"a run folder must hold config.json, got {folder}")
     if options.machines > 1 and (interface := os.environ.get("GLOO_SOCKET_IFNAME")):
         try:
-            require_interface(interface)
+            check_machine_network(interface, command, is_first=options.node == 0)
         except ValueError as error:  # the other machines read the cause, and end as well
             status = {"state": "failed", "cause": str(error), "time": time.time(), "epoch": -1, "errors": []}
             files.write_json(folder / files.node_name("status", options.node), status)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,16 @@ from gnnqlab.train.processors import REQUESTED, requested_threads, threads_per_w
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
 
-__all__ = ["STARTER", "agent_command", "begin", "new_run", "plain_torchrun", "worker_arguments"]
+__all__ = [
+    "STARTER",
+    "agent_command",
+    "begin",
+    "guard_environment",
+    "new_run",
+    "plain_torchrun",
+    "start_guard",
+    "worker_arguments",
+]
 
 STARTER = "GNNQLAB_STARTER"
 """Environment variable: command prefix that starts the guard and so the run, for instance ``nice -n 10``."""
@@ -58,7 +67,9 @@ def begin(
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    _start_guard(folder, config.to_json(), fit)
+    settings = config.to_json()
+    environment = guard_environment(settings, settings["workers"], interface="lo")  # not reachable from other machines
+    start_guard(folder, agent_command(settings, folder, fit), environment, detach=config.launch.detach)
     return Run(folder)
 
 
@@ -80,11 +91,20 @@ def new_run(config: "RunConfig", *, root: Path | str | None, state: str) -> Path
     return folder
 
 
-def agent_command(settings: dict[str, Any], folder: Path, fit: str = FIT) -> list[str]:
-    """Return the command that the guard runs: torchrun with preloaded modules, for all workers on this machine."""
+def agent_command(
+    settings: dict[str, Any], folder: Path, fit: str = FIT, *, torchrun: Sequence[str] | None = None
+) -> list[str]:
+    """Return the command that the guard runs: torchrun with preloaded modules.
+
+    Args:
+        settings: the configuration, as in ``config.json``.
+        folder: the run folder.
+        fit: ``module:function`` that every worker runs.
+        torchrun: arguments of torchrun before those of the workers; by default all workers are on this machine.
+    """
     start = worker_arguments(settings["launch"], str(Path(__file__).with_name("worker.py")))
-    arguments = [*_torchrun_arguments(settings, folder), *start, str(folder), argument(fit)]
-    return [sys.executable, "-m", "gnnqlab.launch.agent", *arguments]
+    options = _torchrun_arguments(settings, folder) if torchrun is None else torchrun
+    return [sys.executable, "-m", "gnnqlab.launch.agent", *options, *start, str(folder), argument(fit)]
 
 
 def plain_torchrun(settings: dict[str, Any], folder: Path) -> list[str]:
@@ -114,9 +134,16 @@ def worker_arguments(launch: dict[str, Any], worker_file: str) -> list[str]:
     return ["--start-method=fork", "--run-path", worker_file] if method == "fork" else ["-m", "gnnqlab.launch.worker"]
 
 
-def _environment(settings: dict[str, Any]) -> dict[str, str]:
+def guard_environment(settings: dict[str, Any], local_workers: int, *, interface: str) -> dict[str, str]:
+    """Return the environment variables of a guard and its workers.
+
+    Args:
+        settings: the configuration, as in ``config.json``.
+        local_workers: number of workers on this machine.
+        interface: network interface of the workers.
+    """
     requested = requested_threads(os.environ)
-    threads, _ = threads_per_worker(settings["launch"]["threads_per_worker"], requested, settings["workers"])
+    threads, _ = threads_per_worker(settings["launch"]["threads_per_worker"], requested, local_workers)
     return {
         **os.environ,
         **import_path(),
@@ -124,8 +151,8 @@ def _environment(settings: dict[str, Any]) -> dict[str, str]:
         "OMP_NUM_THREADS": str(threads),
         REQUESTED: str(requested or ""),
         **large_pages(os.environ),
-        "GLOO_SOCKET_IFNAME": "lo",  # independent of the network, and not reachable from other machines
-        "NCCL_SOCKET_IFNAME": os.environ.get("NCCL_SOCKET_IFNAME", "lo"),
+        "GLOO_SOCKET_IFNAME": interface,
+        "NCCL_SOCKET_IFNAME": os.environ.get("NCCL_SOCKET_IFNAME", interface),
     }
 
 
@@ -137,13 +164,27 @@ def _new_folder(root: Path, system: str) -> Path:
             continue  # two runs drew the same name
 
 
-def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
-    detach = settings["launch"]["detach"]
-    command = [*shlex.split(os.environ.get("GNNQLAB_STARTER", "")), sys.executable, "-m", "gnnqlab.launch.guard"]
+def start_guard(
+    folder: Path, workers: Sequence[str], environment: dict[str, str], *, detach: bool, options: Sequence[str] = ()
+) -> None:
+    """Start the guard of a run, and return when it has started the workers.
+
+    Args:
+        folder: the run folder.
+        workers: command that starts the workers.
+        environment: of the guard, which the workers inherit.
+        detach: False to end the run when this process ends.
+        options: further options of the guard.
+
+    Raises:
+        RuntimeError: if the guard does not start.
+    """
+    starter = shlex.split(os.environ.get("GNNQLAB_STARTER", ""))
+    command = [*starter, sys.executable, "-m", "gnnqlab.launch.guard", *options]
     if not detach:
         # A surviving child process may have inherited the pipe, so the guard monitors the pid as well.
         command += ["--watch-stdin", f"--launcher={os.getpid()}:{processes.start_time(os.getpid())}"]
-    command += [str(folder), "--", *agent_command(settings, folder, fit)]
+    command += [str(folder), "--", *workers]
     with open(folder / "logs" / "guard.log", "ab") as log:
         guard = subprocess.Popen(
             command,
@@ -151,7 +192,7 @@ def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
             stdout=log,
             stderr=log,
             start_new_session=True,  # Ctrl-C in a terminal must reach the launching process only
-            env=_environment(settings),
+            env=environment,
         )
     _GUARDS[folder] = guard
     threading.Thread(target=_collect, args=(folder, guard), daemon=True).start()

@@ -15,7 +15,7 @@ from gnnqlab.run.run import Run
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
 
-__all__ = ["launch"]
+__all__ = ["launch", "require_device"]
 
 
 def launch(
@@ -48,7 +48,7 @@ def launch(
         RuntimeError: if the guard does not start.
     """
     # Refuse before any process starts, and before calibration, which takes several short runs.
-    _expect_device(config)
+    require_device(config, config.workers)
     from gnnqlab.launch.preflight import check_graph, check_machine
     from gnnqlab.train.preflight import require_memory
 
@@ -74,8 +74,16 @@ def launch(
     return run.wait() if wait else run
 
 
-def _expect_device(config: RunConfig) -> None:
-    """Raise immediately for a device that the workers would reject after their start."""
+def require_device(config: RunConfig, local_workers: int) -> None:
+    """Raise immediately for a device that the workers would reject after their start.
+
+    Args:
+        config: configuration of the run.
+        local_workers: number of workers on this machine.
+
+    Raises:
+        ValueError: for a missing GPU, or fewer GPUs than workers with NCCL.
+    """
     import torch
 
     from gnnqlab.kernels import native
@@ -83,9 +91,9 @@ def _expect_device(config: RunConfig) -> None:
     device, backend = config.launch.device, config.launch.backend
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device must be one that PyTorch {torch.__version__} finds here, got 'cuda'; choose 'cpu'")
-    if backend == "nccl" and config.workers > (num_gpus := torch.cuda.device_count()):
+    if backend == "nccl" and local_workers > (num_gpus := torch.cuda.device_count()):
         raise ValueError(
-            f"backend 'nccl' needs one GPU per worker, got {config.workers} workers and {num_gpus} GPU(s); "
+            f"backend 'nccl' needs one GPU per worker, got {local_workers} workers and {num_gpus} GPU(s); "
             "choose backend 'gloo', or fewer workers"
         )
     if os.environ.get("GNNQLAB_KERNELS"):

@@ -21,7 +21,7 @@ from gnnqlab.train.config.configure import configure
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
 
-__all__ = ["MachineLines", "machine_lines", "on_machines", "resume_on_machines"]
+__all__ = ["MachineLines", "machine_lines", "on_machines", "resume_on_machines", "source_on_machines"]
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,24 @@ def resume_on_machines(
             ``nnodes``, or the run had emulated hosts, which work on one machine only.
         RuntimeError: if the run has not ended.
     """
+    _expect_machines(nnodes, "gq.resume")
+    config, root, source = source_on_machines(run, epochs, out)
+    return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root), past=source)
+
+
+def source_on_machines(
+    run: Run | Path | str, epochs: int | None, out: str | Path | None
+) -> tuple[RunConfig, Path, tuple[str, int]]:
+    """Return the configuration of a run to resume on several machines, the parent of the new folder, and its source.
+
+    The source is the folder of the run and the next epoch.
+
+    Raises:
+        ValueError: if there is no checkpoint, no epoch left to train, or the run had emulated hosts.
+        RuntimeError: if the run has not ended.
+    """
     from gnnqlab.launch.continuation import to_go_on
 
-    _expect_machines(nnodes, "gq.resume")
     old_run, config, epoch = to_go_on(run, epochs)
     if (hosts := config.launch.hosts or 1) > 1:
         raise ValueError(
@@ -149,8 +164,7 @@ def resume_on_machines(
         )
     config = dataclasses.replace(config, launch=dataclasses.replace(config.launch, retries=0))
     root = Path(out) if out is not None else old_run.folder.parent
-    source = str(old_run.folder.absolute()), epoch  # commands are started in any folder
-    return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root), past=source)
+    return config, root, (str(old_run.folder.absolute()), epoch)  # commands are started in any folder
 
 
 def machine_lines(

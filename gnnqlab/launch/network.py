@@ -7,8 +7,19 @@ import fcntl
 import ipaddress
 import socket
 import struct
+from collections.abc import Sequence
 
-__all__ = ["check_first_machine", "interface_address", "interface_towards", "require_interface", "require_port"]
+__all__ = [
+    "check_first_machine",
+    "check_machine_network",
+    "interface_address",
+    "interface_towards",
+    "listen",
+    "require_interface",
+    "require_port",
+    "resolve",
+    "split_address",
+]
 
 _FAR = "192.0.2.1"
 """An address for documentation, which no machine has (RFC 5737)."""
@@ -39,6 +50,11 @@ def require_port(address: str, port: int) -> None:
         try:
             probe.bind((address, port))
         except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise ValueError(
+                    f"address must be one of the first machine, got {address}, which this machine does not have; check "
+                    "--address, and which machine is the first"
+                ) from error
             # Another reason, such as a port below 1024 without the right to open it, has its own text.
             reason = "which another process uses" if error.errno == errno.EADDRINUSE else f"{error.strerror}"
             raise ValueError(
@@ -59,6 +75,82 @@ def check_first_machine(address: str, port: int, interface: str) -> None:
     if _is_own(address):
         require_interface(interface)
         require_port(address, port)
+
+
+def check_machine_network(interface: str, command: Sequence[str], *, is_first: bool) -> None:
+    """Raise if a machine of a run has no such interface, or, as the first one, cannot open the run's store.
+
+    A store that cannot be opened where the workers look for it would let all machines wait for many minutes.
+
+    Args:
+        interface: network interface of the workers.
+        command: torchrun's command line with ``--rdzv-endpoint=HOST:PORT``, or another one.
+        is_first: True on the first machine.
+
+    Raises:
+        ValueError: with interface, address or port.
+    """
+    require_interface(interface)
+    option = "--rdzv-endpoint="
+    endpoint = next((word.removeprefix(option) for word in command if word.startswith(option)), "")
+    if endpoint and is_first:
+        address, port = split_address(endpoint, 0)
+        require_port(resolve(address), port)
+
+
+def split_address(address: str, port: int) -> tuple[str, int]:
+    """Return host and port of an address that may end in a port, as in ``torchrun --rdzv-endpoint``.
+
+    Args:
+        address: ``HOST`` or ``HOST:PORT``.
+        port: the port of an address without one.
+
+    Raises:
+        ValueError: if the port is not a number.
+
+    Example:
+        >>> split_address("node1:29400", 29500), split_address("10.0.0.1", 29500), split_address("fd00::1", 29500)
+        (('node1', 29400), ('10.0.0.1', 29500), ('fd00::1', 29500))
+    """
+    host, separator, end = address.rpartition(":")
+    if not separator or ":" in host:  # an address of IPv6 has several colons
+        return address, port
+    if not end.isdecimal():
+        raise ValueError(f"address must be HOST or HOST:PORT with a number as port, got {address!r}")
+    return host, int(end)
+
+
+def resolve(address: str) -> str:
+    """Return the IPv4 address of a machine's name; an address is returned as it is.
+
+    Raises:
+        ValueError: if the name has no address.
+
+    Example:
+        >>> resolve("127.0.0.1")
+        '127.0.0.1'
+    """
+    try:
+        return address if ":" in address else socket.gethostbyname(address)
+    except OSError as error:
+        raise ValueError(
+            f"address must be that of the first machine, got {address!r}, which has none: {error.strerror}; use its "
+            "address in numbers, or a name that all machines know"
+        ) from error
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """Return a socket that accepts connections to a port of this machine, the first of a run.
+
+    Raises:
+        ValueError: if the address belongs to another machine, or the port is taken.
+    """
+    target = resolve(address)
+    require_port(target, port)
+    if ipaddress.ip_address(target).is_loopback and address not in (target, "localhost"):
+        target = ""  # many machines map their own name to a loopback address, which others cannot reach
+    family = socket.AF_INET6 if ":" in target else socket.AF_INET
+    return socket.create_server((target, port), family=family)
 
 
 def interface_address(interface: str) -> str:

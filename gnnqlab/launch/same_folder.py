@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-__all__ = ["check_same_folder"]
+__all__ = ["check_same_folder", "folder_error", "wait_until_exists"]
 
 _PATIENCE_S = 5.0
 """Time to wait for a file of another machine: some network disks show new files with a delay."""
@@ -38,7 +39,7 @@ def check_same_folder(folder: Path, rank: int, workers: int, *, patience_s: floa
     name = name.to(device)
     dist.broadcast(name, 0)
     has_folder = torch.zeros(workers, dtype=torch.int32)  # (P,)
-    has_folder[rank] = _wait_until_exists(_mark(folder, name.cpu()), patience_s)
+    has_folder[rank] = wait_until_exists(_mark(folder, name.cpu()), patience_s)
     has_folder = has_folder.to(device)
     # All workers get all answers, so they raise together, and rank 0 can remove the file.
     dist.all_reduce(has_folder)
@@ -46,20 +47,33 @@ def check_same_folder(folder: Path, rank: int, workers: int, *, patience_s: floa
         mark.unlink(missing_ok=True)
     ranks = (has_folder == 0).nonzero().flatten().tolist()
     if ranks:
-        raise RuntimeError(
-            f"machines of one run must share its folder, got {folder}, where rank(s) {', '.join(map(str, ranks))} "
-            "do not find the file of rank 0; use one folder on a shared disk for all (--out, or root=...)"
-        )
+        raise RuntimeError(folder_error(folder, f"rank(s) {', '.join(map(str, ranks))} do not find the file of rank 0"))
+
+
+def folder_error(folder: Path, finding: str) -> str:
+    """Return the text of an error about a run folder that machines do not share.
+
+    Args:
+        folder: the run folder, as a path on this machine.
+        finding: a clause about the machines without it.
+    """
+    return (
+        f"machines of one run must share its folder, got {folder}, where {finding}; use one folder on a shared disk "
+        "for all (--out, or root=...)"
+    )
 
 
 def _mark(folder: Path, name: torch.Tensor) -> Path:
     return folder / f".seen-{bytes(name.tolist()).hex()}"
 
 
-def _wait_until_exists(path: Path, patience_s: float) -> bool:
-    deadline_s = time.monotonic() + patience_s
+def wait_until_exists(
+    path: Path, patience_s: float = _PATIENCE_S, *, clock: Callable[[], float] = time.monotonic
+) -> bool:
+    """Wait for a file of another machine; return False if it is missing at the end."""
+    deadline_s = clock() + patience_s
     while not path.exists():
-        if time.monotonic() > deadline_s:
+        if clock() > deadline_s:
             return False
         time.sleep(0.05)
     return True

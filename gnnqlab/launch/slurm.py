@@ -6,6 +6,7 @@ time limit the queue sends SIGUSR2; the ranks then write a checkpoint, and the j
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,12 @@ from gnnqlab.run import processes
 from gnnqlab.run.job import Job, mark_queued, write_job
 from gnnqlab.run.run import Run
 
-__all__ = ["JobTask", "Slurm"]
+__all__ = ["JobTask", "Slurm", "lost_ranks", "slurm_place"]
 
 _MOST_REQUEUES = 1000
+_MINUTES = {"": 1, "m": 1, "h": 60, "d": 1440}
+_LOST_S = 20.0
+"""Time in which the guards of living nodes end after the first failure: they read each other's status every second."""
 _SAVE_S = 90.0
 """Limit for the last epoch and the checkpoint before a job goes back into the queue."""
 
@@ -36,7 +40,7 @@ class Slurm:
     """A place where ``gq.launch(..., on=Slurm(...))`` runs: nodes of a SLURM cluster, with one rank per task.
 
     Raises:
-        ValueError: if a number is below 1, or ``time`` is neither minutes nor ``H:MM:SS``.
+        ValueError: if a number is below 1, or ``time`` is neither minutes, ``2h`` nor ``H:MM:SS``.
 
     Example:
         >>> place = Slurm(nodes=2, workers_per_node=4, partition="short", time="1:30:00")
@@ -51,7 +55,7 @@ class Slurm:
     partition: str | None = None
     """Partition of the cluster; its default without."""
     time: float | str = 60
-    """Time limit of each attempt: minutes, or ``H:MM:SS``; the run continues in a further attempt."""
+    """Time limit of each attempt: minutes, ``90m``, ``2h``, ``1d`` or ``H:MM:SS``; the run continues in the next."""
     signal_delay_s: int = 120
     """Seconds before the time limit at which the ranks end their epoch and write a checkpoint."""
     cpus_per_worker: int | None = None
@@ -76,13 +80,22 @@ class Slurm:
         return self.nodes * self.workers_per_node
 
     @property
+    def queue(self) -> str:
+        """Name of the queue: ``slurm``, or ``local`` for submitit's own."""
+        return "local" if self.local else "slurm"
+
+    @property
     def minutes(self) -> float:
         """The time limit in minutes."""
         if not isinstance(self.time, str):
             return float(self.time)
+        if (short := re.fullmatch(r"(\d+(?:\.\d+)?)([mhd]?)", self.time)) is not None:
+            return float(short[1]) * _MINUTES[short[2]]
         match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)", self.time)
         if match is None:
-            raise ValueError(f"time must be minutes or a text H:MM:SS or D-HH:MM:SS, got {self.time!r}")
+            raise ValueError(
+                f"time must be minutes or a text such as 90m, 2h, H:MM:SS or D-HH:MM:SS, got {self.time!r}"
+            )
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return days * 1440 + hours * 60 + minutes + seconds / 60
 
@@ -128,7 +141,7 @@ class Slurm:
             identity = f"{pid}:{processes.start_time(pid)}"
             # Reaps the process when it ends.
             threading.Thread(target=job._process.wait, daemon=True).start()
-        write_job(run.folder, Job(queue="local" if self.local else "slurm", id=identity, since=time.time()))
+        write_job(run.folder, Job(queue=self.queue, id=identity, since=time.time()))
         return run
 
     def _parameters(self, run: Run) -> dict[str, Any]:
@@ -154,6 +167,56 @@ class Slurm:
         }
 
 
+def slurm_place(text: str, workers: int) -> Slurm:
+    """Return the place that ``gnnqlab train --on`` names.
+
+    Args:
+        text: ``slurm``, or ``slurm:NAME=VALUE,...`` with the settings of :class:`Slurm`; other names are options of
+            ``sbatch``. A name without a value is true.
+        workers: number of workers, divided evenly between the nodes unless the text has ``workers_per_node``.
+
+    Raises:
+        ValueError: if the text has another form, or a value is wrong.
+
+    Example:
+        >>> place = slurm_place("slurm:nodes=2,partition=gpu,time=2h,account=gnn", 8)
+        >>> place.nodes, place.workers_per_node, place.partition, place.minutes, place.options
+        (2, 4, 'gpu', 120.0, {'account': 'gnn'})
+    """
+    queue, _, settings_text = text.partition(":")
+    if queue != "slurm":
+        raise ValueError(f"on must be slurm or slurm:NAME=VALUE,..., got {text!r}; for instance slurm:nodes=2,time=2h")
+    settings: dict[str, Any] = {"options": {}}
+    kinds: dict[str, Callable[[str], Any]] = {"nodes": int, "workers_per_node": int, "signal_delay_s": int}
+    kinds |= {"cpus_per_worker": int, "partition": str, "time": str, "local": lambda value: value in ("true", "1")}
+    for part in filter(None, settings_text.split(",")):
+        name, separator, value = part.partition("=")
+        name = name.strip().replace("-", "_")
+        value = value.strip() if separator else "true"
+        if name not in kinds:
+            # Stricter than for a closed list, since most other names are options of sbatch, such as nodelist.
+            if near := difflib.get_close_matches(name, kinds, n=1, cutoff=0.85):
+                raise ValueError(
+                    f"settings of slurm are {', '.join(kinds)} and options of sbatch, got {name!r}; did you mean "
+                    f"{near[0]}"
+                )
+            settings["options"][name] = True if not separator else value
+            continue
+        try:
+            settings[name] = kinds[name](value)
+        except ValueError as error:
+            raise ValueError(f"{name} of slurm must be a whole number, got {value!r}") from error
+    nodes = settings.get("nodes", 1)
+    if "workers_per_node" not in settings:
+        if nodes < 1 or workers % nodes:
+            raise ValueError(
+                f"workers must be a multiple of the nodes, got {workers} workers on {nodes} nodes; give another number "
+                "with --workers"
+            )
+        settings["workers_per_node"] = workers // nodes
+    return Slurm(**settings)
+
+
 class JobTask:
     """One task of a job: a rank, started as a process of its own. submitit pickles it, and calls it in each task.
 
@@ -170,8 +233,36 @@ class JobTask:
         rank = subprocess.Popen(command, env={**os.environ, **import_path()})
         self._pid = rank.pid
         code = rank.wait()
-        if code not in (0, 128 + signal.SIGUSR2):  # after SIGUSR2 task 0 puts the job back into the queue
-            raise SystemExit(code)
+        if code in (0, 128 + signal.SIGUSR2):  # after SIGUSR2 task 0 puts the job back into the queue
+            return
+        if code < 128 and "SLURM_JOB_ID" in os.environ and self._requeue_after_loss(os.environ):
+            time.sleep(_SAVE_S)  # SLURM ends all tasks of a job that goes back into the queue
+        raise SystemExit(code)
+
+    def _requeue_after_loss(self, environ: Mapping[str, str]) -> bool:
+        """Put the job back into the queue if a node has failed; return True if this task or another one does so.
+
+        The connections of a dead node are closed, or time out, minutes before SLURM gives it up; the other ranks would
+        end the job as failed in the meantime.
+        """
+        folder, rank, job_id = Path(self.folder), int(environ["SLURM_PROCID"]), environ["SLURM_JOB_ID"]
+        lost = lost_ranks(folder, int(environ["SLURM_NTASKS"]), wait_s=_LOST_S)
+        if not lost:
+            return False
+        if rank != min(set(range(len(lost) + 1)) - set(lost)):  # the first one that is left
+            return True
+        epoch = int((files.read_json(folder / files.node_name("status", rank)) or {}).get("epoch", -1))
+        earlier = [event["epoch"] for event in Run(folder).events if event["event"] == "node lost"]
+        if epoch <= max(earlier, default=-1):  # no progress since the last time
+            return False
+        names = ", ".join(map(str, lost))
+        text = f"rank(s) {names} ended without a last status, so their node has failed; job {job_id} is requeued"
+        files.append_event(folder, "node lost", ranks=lost, epoch=epoch, text=text)
+        mark_queued(folder)
+        done = subprocess.run(["scontrol", "requeue", job_id], capture_output=True, text=True)
+        if done.returncode != 0:
+            files.append_event(folder, "not requeued", text=done.stderr.strip())
+        return done.returncode == 0
 
     def checkpoint(self) -> Any:
         """Let the run end its epoch and save; return the task of the next attempt. Called by submitit after SIGUSR2."""
@@ -187,6 +278,27 @@ class JobTask:
             return None  # submitit then ends the job
         mark_queued(folder)
         return submitit.helpers.DelayedSubmission(JobTask(self.folder))
+
+
+def lost_ranks(folder: Path, workers: int, *, wait_s: float, clock: Callable[[], float] = time.monotonic) -> list[int]:
+    """Return the ranks whose guards have not written that they have ended, although another rank has failed.
+
+    Args:
+        folder: the run folder.
+        workers: P.
+        wait_s: seconds in which the guard of a living node ends after the first failure.
+        clock: returns monotonic seconds.
+    """
+    deadline_s = clock() + wait_s
+    while True:
+        statuses = [files.read_json(folder / files.node_name("status", rank)) or {} for rank in range(workers)]
+        # A rank without a status has not been started, and is not lost.
+        lost = [
+            rank for rank, status in enumerate(statuses) if status.get("state") in ("starting", "running", "stalled")
+        ]
+        if not lost or clock() > deadline_s:
+            return lost
+        time.sleep(0.1)
 
 
 def _states(folder: Path) -> set[str]:

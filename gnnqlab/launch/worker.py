@@ -25,7 +25,7 @@ from gnnqlab.launch.worker_target import apply_search_path, load, target_of
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Link
-from gnnqlab.train.processors import ORIGIN, REQUESTED, SHARED_BY, requested_threads, threads_per_worker
+from gnnqlab.train.processors import BOUND, ORIGIN, REQUESTED, SHARED_BY, requested_threads, threads_per_worker
 from gnnqlab.train.records.machine import this_node
 
 __all__ = ["main"]
@@ -137,7 +137,7 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     import torch.distributed as dist
 
     torch.set_num_threads(threads)
-    device = _device(launch["device"], launch["backend"], local_rank)
+    device = _device(launch["device"], launch["backend"], local_rank, is_bound=bool(os.environ.get(BOUND)))
     train = load(fit)
     from gnnqlab.train.config.run_config import RunConfig
 
@@ -146,13 +146,15 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     link = Link.from_folder(folder, workers)
     timeout = datetime.timedelta(seconds=launch["group_timeout_s"] or _GROUP_S)
     # The steps after this one are collective, so they need the process group.
-    _join(launch["backend"], device, timeout, _store_from_outside(link, rank, workers, timeout))
+    _join(launch["backend"], device, timeout, _store(folder, link, rank, workers, timeout))
     if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
+        from gnnqlab.launch.machine_links import record_machine_links
         from gnnqlab.launch.same_folder import check_same_folder
         from gnnqlab.launch.same_versions import check_same_versions
 
         check_same_versions()
         check_same_folder(folder, rank, workers)
+        record_machine_links(folder, rank, is_first_on_machine=local_rank == 0)
     if link.kind == "paced":
         from gnnqlab.launch.paced import pace
 
@@ -176,19 +178,21 @@ def _join(backend: str, device: Any, timeout: datetime.timedelta, store: dict[st
     dist.barrier()
 
 
-def _store_from_outside(link: Link, rank: int, workers: int, timeout: datetime.timedelta) -> dict[str, Any]:
+def _store(folder: Path, link: Link, rank: int, workers: int, timeout: datetime.timedelta) -> dict[str, Any]:
     """Enter the emulated host of this rank, if there is one; return arguments for the process group.
 
     The connection to torchrun's store is opened before, on the loopback of the machine; Gloo opens its own connections
     afterwards, so they use the link.
     """
-    if link.kind != "emulated":
-        return {}
     import torch.distributed as dist
 
+    from gnnqlab.launch.same_run import enter_store
+
     store, _, _ = next(dist.rendezvous("env://", rank, workers, timeout=timeout))
-    enter(link.namespaces[link.host(rank, workers)])
-    return {"store": store, "rank": rank, "world_size": workers}
+    own_store = enter_store(store, folder, rank, workers)
+    if link.kind == "emulated":
+        enter(link.namespaces[link.host(rank, workers)])
+    return {"store": own_store, "rank": rank, "world_size": workers}
 
 
 def _pin(index: int, num_sharing: int) -> None:
@@ -200,7 +204,16 @@ def _pin(index: int, num_sharing: int) -> None:
         os.sched_setaffinity(0, cores[index * share : (index + 1) * share])
 
 
-def _device(name: str, backend: str, local_rank: int) -> Any:
+def _device(name: str, backend: str, local_rank: int, *, is_bound: bool) -> Any:
+    """Return the device of a rank.
+
+    Args:
+        name: ``cpu`` or ``cuda``.
+        backend: of the process group.
+        local_rank: number of the rank on its machine.
+        is_bound: True if the starter may show each rank a GPU of its own, so that one visible GPU suffices; NCCL itself
+            refuses one GPU for two ranks.
+    """
     import torch
 
     if name == "cpu":
@@ -208,7 +221,7 @@ def _device(name: str, backend: str, local_rank: int) -> Any:
     if not torch.cuda.is_available():
         raise RuntimeError(f"device cuda needs a GPU that torch {torch.__version__} can use, got none; use device cpu")
     gpus = torch.cuda.device_count()
-    if backend == "nccl" and local_rank >= gpus:
+    if backend == "nccl" and local_rank >= gpus and not (is_bound and gpus == 1):
         raise RuntimeError(
             f"backend nccl needs one GPU per worker, got local rank {local_rank} and {gpus} GPUs; "
             f"launch fewer workers or use backend gloo"

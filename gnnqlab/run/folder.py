@@ -3,7 +3,9 @@
 RUN/config.json              the RunConfig as JSON
 RUN/status.json              latest status from the guard: state, epoch, errors (replaced atomically)
 RUN/job.json                 job of a queue that starts the ranks, see run/job.py
+RUN/token                    random text that only the user of the run can read, see launch/same_run.py
 RUN/guard.json               processes of the run with their start times, to find strays
+RUN/machines.json            machines of a run over several ones, and links between them, see run/machine_links.py
 RUN/events.jsonl             one line per event: launched, running, slow, stalled, failed, finished ...
 RUN/records-rankR.jsonl      written by training, as is traffic-rankR.jsonl
 RUN/assignments.jsonl        one line per assignment of bit-widths: settings, solutions, cost model
@@ -18,6 +20,7 @@ RUN/logs/rankR.log           output of a rank; agent.log: of torchrun; guard.log
 RUN/tmp/                     temporary files of the run, removed at its end
 """
 
+import contextlib
 import json
 import os
 import secrets
@@ -43,6 +46,7 @@ __all__ = [
     "node_name",
     "other_machines",
     "read_json",
+    "read_token",
     "tail",
     "merge_statuses",
     "write_json",
@@ -56,6 +60,7 @@ RESERVE = "reserve"
 """File in ``tmp`` that is deleted when the disk is full, so that the final status can still be written."""
 END_NOW = "end-now"
 """File in ``tmp``: the next signal to the guard ends the run at once (:meth:`gnnqlab.run.run.Run.stop`)."""
+_TOKEN = "token"
 _WORST_FIRST = ("failed", "stopped", "stalled", *WAITING, "starting", "running", "finished")
 _RESERVE_BYTES = 256 << 10
 _FREE_BYTES = 64 << 20
@@ -87,6 +92,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
         for name in ("heartbeat", "errors", "logs", "tmp"):
             (folder / name).mkdir(exist_ok=exist_ok)
         (folder / "tmp" / RESERVE).write_bytes(bytes(_RESERVE_BYTES))  # real bytes: a sparse file reserves nothing
+        _write_token(folder)
     except FileExistsError:
         raise  # an OSError as well, but the caller then tries another name
     except OSError as error:
@@ -105,6 +111,22 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
             f"free some space, pass out=... or set GNNQLAB_RUNS to another folder"
         )
     return folder
+
+
+def _write_token(folder: Path) -> None:
+    """Create the token of a run, unless another machine or an earlier attempt has created it."""
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(folder / _TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w") as file:
+            file.write(secrets.token_hex(16))
+
+
+def read_token(folder: Path) -> str:
+    """Return the token of a run, empty for a folder of an earlier version."""
+    try:
+        return (folder / _TOKEN).read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def write_json(path: Path, value: Any) -> None:

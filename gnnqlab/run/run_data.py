@@ -15,6 +15,7 @@ from gnnqlab.train.config.config_file import find_unimported_modules, read_confi
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gnnqlab.run.machine_links import MachineLinks
     from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["RunData"]
@@ -192,6 +193,13 @@ class RunData:
         from gnnqlab.train.records.record import read_links
 
         return read_links(self.folder)
+
+    @property
+    def machines(self) -> MachineLinks | None:
+        """Machines of the run and the links between them, measured at its start; ``None`` on one machine."""
+        from gnnqlab.run.machine_links import read_machine_links
+
+        return read_machine_links(self.folder)
 
     @property
     def summary(self) -> Summary:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 __all__ = [
-    "ORIGIN", "REQUESTED", "SHARED_BY", "cpu_quota", "group_folders", "requested_threads", "threads_per_worker",
-    "usable_processors",
+    "BOUND", "ORIGIN", "REQUESTED", "SHARED_BY", "cpu_quota", "group_folders", "requested_threads",
+    "threads_per_worker", "usable_processors",
 ]  # fmt: skip
 
 REQUESTED = "GNNQLAB_REQUESTED_THREADS"
@@ -21,6 +21,8 @@ ORIGIN = "GNNQLAB_THREADS_FROM"
 """Environment variable that a worker sets for its own records: the origin of its number of threads."""
 SHARED_BY = "GNNQLAB_SHARED_BY"
 """Environment variable of a worker: number of workers that share its processors; by default those on its machine."""
+BOUND = "GNNQLAB_BOUND"
+"""Environment variable of a worker: not empty if its starter may give each rank processors and a GPU of its own."""
 _GROUPS, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 

@@ -39,7 +39,13 @@ from tests.slow_down import HANG_S
             ["train", "--partition", "hash"],
             "partition must be one of ['contiguous', 'dne', 'ebv', 'hdrf', 'hep', 'metis', 'random', 'random-edges']",
         ),
-        (["train", "--nnodes", "2"], "this command launches on one machine, got --nnodes 2; add --print-command"),
+        (
+            ["train", "--nnodes", "2"],
+            "each of several machines needs its number, got --nnodes 2 alone; add --node-rank",
+        ),
+        (["train", "--nnodes", "2", "--node-rank", "0"], "several machines meet at the first one, got no --address"),
+        (["train", "--nnodes", "2", "--node-rank", "2", "--address", "m0"], "node-rank must lie in [0, 2), got 2"),
+        (["train", "--nnodes", "2", "--node-rank", "1", "--address", "m0:x"], "HOST:PORT with a number as port"),
         (["compare", "--systems", ","], "systems must name at least one system"),
         (["compare", "--target", "95"], "target must be a validation score in [0, 1], got 95.0; write 0.95 for 95 %"),
         (["train", "--system", "bns-gcn", "--boundary-share", "2"], "p must be 0 or lie in (2**-17, 1], got 2.0"),
@@ -73,7 +79,7 @@ from tests.slow_down import HANG_S
         (["train", "--resume", "nowhere"], "a run folder must hold config.json, got"),
         (["train", "--resume", "x", "--lr", "0.1"], "uses the settings of its run, got ['--lr'] as well"),
         (["train", "--resume", "x", "--port", "1"], "uses the settings of its run, got ['--port'] as well"),
-        (["train", "--resume", "x", "--nnodes", "2"], "launches on one machine, got --nnodes 2; add --print-command"),
+        (["train", "--resume", "x", "--nnodes", "2"], "needs its number, got --nnodes 2 alone; add --node-rank"),
         (["train", "--resume", "x", "--nnodes", "2", "--print-command"], "a run folder must hold config.json, got"),
     ],
 )

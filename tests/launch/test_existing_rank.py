@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import gnnqlab as gq
 from gnnqlab.cli import main
-from gnnqlab.launch import Run
+from gnnqlab.launch import Run, worker
 from gnnqlab.launch.existing_rank import rank_command
 from gnnqlab.launch.guarded import new_run
+from gnnqlab.train.processors import BOUND
 from tests.launch.conftest import FAKE, Bench, config
 from tests.launch.test_cluster import free_port
 from tests.slow_down import HANG_S, wait_until
@@ -103,6 +105,35 @@ def test_folder_without_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         main(["worker", str(tmp_path)])
     assert "got no --from-environment; add it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("gpus", "local_rank", "is_bound", "index"),
+    [(4, 2, False, 2), (1, 2, True, 0), (4, 2, True, 2), (1, 0, False, 0), (1, 1, False, None), (2, 2, True, None)],
+)
+def test_rank_with_one_visible_gpu_uses_it(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, local_rank: int, is_bound: bool, index: int | None
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    chosen: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    if index is None:
+        with pytest.raises(
+            RuntimeError, match=f"needs one GPU per worker, got local rank {local_rank} and {gpus} GPUs"
+        ):
+            worker._device("cuda", "nccl", local_rank, is_bound=is_bound)
+    else:
+        assert worker._device("cuda", "nccl", local_rank, is_bound=is_bound).index == index and chosen == [index]
+
+
+def test_only_starters_that_bind_may_show_one_gpu(bench: Bench) -> None:
+    folder = prepared(bench, 1)
+    for starter, bound in (("srun", "1"), ("mpirun", "1")):
+        assert rank_command(folder, variables(starter, 0, 1))[1][BOUND] == bound
+    torchrun = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    assert rank_command(folder, torchrun)[1][BOUND] == ""
+    shutil.rmtree(folder / "tmp")
 
 
 def losses(folder: Path) -> list[list[float]]:

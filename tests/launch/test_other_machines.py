@@ -29,9 +29,10 @@ def test_a_failure_counts_after_some_seconds_unless_it_is_of_an_earlier_start(tm
     assert again.failure(50.0) == ""
 
 
-def guard(folder: Path, *, node: int, interface: str = "lo") -> subprocess.CompletedProcess[str]:
+def guard(folder: Path, *, node: int, interface: str = "lo", endpoint: str = "") -> subprocess.CompletedProcess[str]:
     words = ["--machines=2", f"--node={node}", f"--config={json.dumps(config(2).to_json())}", str(folder)]
-    command = [sys.executable, "-m", "gnnqlab.launch.guard", *words, "--", "sleep", str(10 * HANG_S)]
+    waiting = ["sh", "-c", f"sleep {10 * HANG_S}", f"--rdzv-endpoint={endpoint}"]  # as a torchrun whose peer is missing
+    command = [sys.executable, "-m", "gnnqlab.launch.guard", *words, "--", *waiting]
     environment = {"GLOO_SOCKET_IFNAME": interface, "PATH": "/usr/bin:/bin"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S)
 
@@ -43,3 +44,11 @@ def test_both_machines_end_with_one_cause_if_an_interface_is_missing(tmp_path: P
     assert other.returncode == 1
     cause = str((files.read_json(tmp_path / "run" / "status-node1.json") or {})["cause"])
     assert cause.startswith("machine 0 has failed: interface must be one of") and "got 'no9'" in cause
+
+
+def test_both_machines_end_with_one_cause_if_the_address_is_wrong(tmp_path: Path) -> None:
+    refused = guard(tmp_path / "run", node=0, endpoint="192.0.2.1:29500")
+    assert refused.returncode == 2 and "address must be one of the first machine, got 192.0.2.1" in refused.stderr
+    assert guard(tmp_path / "run", node=1, endpoint="192.0.2.1:29500").returncode == 1
+    cause = str((files.read_json(tmp_path / "run" / "status-node1.json") or {})["cause"])
+    assert cause.startswith("machine 0 has failed: address must be one of the first machine, got 192.0.2.1")

@@ -221,10 +221,10 @@ def test_the_list_has_at_least_60_cases() -> None:
 def test_a_launch_that_cannot_train_is_refused_before_a_process_starts(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def start(*arguments: object) -> None:
+    def start(*arguments: object, **options: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(guarded, "_start_guard", start)
+    monkeypatch.setattr(guarded, "start_guard", start)
     monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path / "runs"))
     place = Place(tmp_path, monkeypatch)

@@ -1,5 +1,6 @@
 """Runs of a real SLURM: a controller and two nodes on this machine, installed where root and apt allow."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.launch.slurm import Slurm
 from gnnqlab.run.job import read_job
+from gnnqlab.train.checkpoints.checkpoint import newest_checkpoint
 from tests.launch.conftest import Bench
 from tests.launch.test_cluster import free_port
 from tests.launch.test_existing_rank import losses
@@ -21,6 +23,7 @@ from tests.launch.test_slurm import TRAINING
 from tests.slow_down import HANG_S, wait_until
 
 pytestmark = pytest.mark.slow
+APT_S = 120.0
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 
 
@@ -36,10 +39,10 @@ def installed() -> str:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(
-            apt, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S
+            apt, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=APT_S
         )
     except subprocess.TimeoutExpired:
-        return f"apt-get took more than {HANG_S} s"
+        return f"apt-get took more than {APT_S} s"
     return "" if done.returncode == 0 else f"apt-get cannot install it: {done.stderr[-300:]}"
 
 
@@ -65,6 +68,7 @@ SelectTypeParameters=CR_Core
 MpiDefault=none
 ReturnToService=2
 KillWait=20
+SlurmdTimeout=300
 JobRequeue=1
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 RealMemory=1000
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 RealMemory=1000
@@ -145,3 +149,66 @@ def test_two_nodes_train_as_a_plain_launch_queue_requeue_and_stop(slurm: Path, b
     assert first.stop(HANG_S).status == "stopped"
     found = losses(first.folder)[0]
     assert found[:6] == losses(plain.folder)[0] and len(found) > epoch
+
+
+def submitted(bench: Bench, slurm: Path) -> gq.Run:
+    """Return a run on two nodes that trains and has a checkpoint."""
+    bench.set(SLURM_CONF=slurm, MASTER_ADDR="127.0.0.1")
+    endless = {**TRAINING, "epochs": 1_000_000, "checkpoint_every": 3}
+    run = gq.launch("sbm:60,3,4", out=bench.root / "runs", on=Slurm(nodes=2), **endless)
+    wait_until(lambda: run.epoch >= 4, what="the fifth epoch")
+    return run
+
+
+def test_scancel_leaves_a_checkpoint_and_a_status(slurm: Path, bench: Bench) -> None:
+    run = submitted(bench, slurm)
+    job = read_job(run.folder)
+    assert job is not None
+    subprocess.run(["scancel", job.id], check=True)
+    wait_until(lambda: run.status == "stopped" and job.state() == ("", ""), what="the end of the job")
+    epoch = max(json.loads(line)["epoch"] for line in (run.folder / "records-rank0.jsonl").read_text().splitlines())
+    assert run.cause.startswith(f"interrupted by SIGTERM at epoch {epoch}; resume with")
+    newest = newest_checkpoint(run.folder)
+    assert newest is not None and newest.epoch == epoch + 1
+    Slurm(nodes=2).submit(run)
+    wait_until(lambda: run.epoch > epoch, what="an epoch of the next job")
+    assert run.stop(HANG_S).status == "stopped"
+
+
+def of_node(bench: Bench, node: str) -> set[int]:
+    """Return the processes of a node's tasks, and those of SLURM that hold them."""
+    tasks = {pid for pid in bench.processes() if f"SLURMD_NODENAME={node}".encode() in environment_of(pid)}
+    parents = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in tasks}
+    holders = {pid for pid in parents - tasks if Path(f"/proc/{pid}/comm").read_text().startswith("slurmstepd")}
+    return tasks | holders
+
+
+def environment_of(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def test_killed_node_is_reported_and_its_run_continues(slurm: Path, bench: Bench) -> None:
+    run = submitted(bench, slurm)
+    job = read_job(run.folder)
+    assert job is not None
+    pid_file = slurm.parent / "slurmd-n2.pid"
+    for pid in [int(pid_file.read_text()), *of_node(bench, "n2")]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    events = run.folder / "events.jsonl"
+    wait_until(lambda: '"event": "node lost"' in events.read_text(), what="a report of the lost node")
+    [lost] = [event for event in run.events if event["event"] == "node lost"]
+    assert lost["ranks"] == [1] and "their node has failed; job " in lost["text"]
+    # Not with the mark of this test's processes.
+    environment = {"SLURM_CONF": str(slurm), "PATH": os.environ["PATH"]}
+    subprocess.run(["slurmd", "-N", "n2"], env=environment, stdin=subprocess.DEVNULL, check=True)  # the node is back
+    wait_until(lambda: job.state() in (("PENDING", "BeginTime"), ("PENDING", "None")), what="the way into the queue")
+    assert run.status == "queued"
+    subprocess.run(["scontrol", "update", f"jobid={job.id}", "starttime=now+5"], check=True)
+    wait_until(lambda: run.epoch > lost["epoch"], what="an epoch of the second attempt")
+    assert run.stop(HANG_S).status == "stopped"
+    found = losses(run.folder)
+    assert found[0][: len(found[1])] == found[1][: len(found[0])] and len(found[0]) > lost["epoch"]

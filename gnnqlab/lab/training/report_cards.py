@@ -10,6 +10,7 @@ from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.training.comparison_table import seconds_to
 from gnnqlab.lab.training.readable_table import ReadableTable
 from gnnqlab.lab.training.snapshot import Snapshot
+from gnnqlab.run.machine_links import bits_text, read_machine_links
 from gnnqlab.train.loop.scores import further_test_scores, get_test_score, score_label
 from gnnqlab.train.records.slow_worker import computing_seconds, find_slow_worker
 
@@ -85,6 +86,20 @@ def cards_of_run(run: Snapshot, target: float) -> list[Card]:
         ),
         ("Bytes sent", human_bytes(as_number(summary.get("bytes_sent"))), "per epoch, all workers"),
         *([("Slow worker", f"rank {slow.rank}", slow.text)] if slow is not None else []),
+        *_link_cards(run),
+    ]
+
+
+def _link_cards(run: Snapshot) -> list[Card]:
+    """Return a card with the slowest link between machines, and one for each warning."""
+    machines = None if run.folder is None else read_machine_links(run.folder)
+    if machines is None or (link := machines.slowest) is None:
+        return []
+    first, second = link["machines"]
+    note = f"between machines {first} and {second}, {1e3 * link['latency_s']:.2f} ms there and back, at the start"
+    return [
+        ("Slowest link", bits_text(link["bit_per_s"]), note),
+        *(("Warning", "machines", text) for text in machines.warnings),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import shutil
 import threading
 import time
 from typing import Any
@@ -27,6 +28,7 @@ _LIVE_S, _FIGURE_S = 0.4, 1.0
 _REST_S = 0.4
 """Seconds without a change before knobs are sent to the run; a probed place is timed after three times as long."""
 _AS_SET = "as set"
+_HERE, _QUEUE = "this machine", "SLURM"
 _TRAIN = "Launch a run with these settings, in processes of its own"
 _SYSTEM = Knob(label="System", help="Training system: selects, schedules and quantizes exchanged rows", kind="choice")
 
@@ -60,7 +62,7 @@ class TunerPanel:
         self.figure = FigureView(draw_tuner(self._shown), width=PAGE)
         self.access.observe(self._recolour, names="dark")
         place_widgets = [self.controls[name].widget for name in ("workers", "layers", "hidden", "model", "link")]
-        buttons = widgets.HBox([self.train, self.stop, self.reset, self.show_code])
+        buttons = widgets.HBox([self.train, *self.place_choice, self.stop, self.reset, self.show_code])
         # Knobs are next to the figure on a wide page, so that both are in view; above it on a narrow one.
         knobs = widgets.HBox([self.own, widgets.VBox(place_widgets)], layout={"flex_flow": "row wrap"})
         left_box = widgets.VBox([buttons, self.status, knobs], layout={"flex": "1 1 400px", "min_width": "0px"})
@@ -104,6 +106,15 @@ class TunerPanel:
         self.stop = _button("Stop", "stop", "End the run and all its processes")
         self.reset = _button("Reset", "undo", "Return all knobs to their initial values")
         self.show_code = _button("Code", "code", "Show or hide equivalent Python code")
+        self.place_choice: list[Any] = []
+        """Choice of the machine for Train, where there is SLURM."""
+        if shutil.which("sbatch"):
+            place_control = widgets.Dropdown(
+                options=[_HERE, _QUEUE], tooltip="Train on this machine, or in the queue of SLURM on one node",
+                layout={"width": "120px"},
+            )  # fmt: skip
+            place_control.observe(self._take_place, names="value")
+            self.place_choice.append(place_control)
         self.train.on_click(lambda button: self._in_background(self.session.train, "A run is being launched …"))
         self.stop.on_click(lambda button: self._in_background(self.session.stop, "The run is being stopped …"))
         self.reset.on_click(lambda button: self._move(self.model.reset))
@@ -137,6 +148,9 @@ class TunerPanel:
     def _take_preset(self, change: Any) -> None:
         if change["new"] != _AS_SET:
             self._move(lambda: self.model.preset(change["new"]))
+
+    def _take_place(self, change: Any) -> None:
+        self.session.in_queue = change["new"] == _QUEUE
 
     def _move(self, change: Any) -> None:
         with self._lock:

@@ -68,6 +68,14 @@ class OwnRecords:
         return statistics.median(measured_s) if measured_s else None
 
 
+def _submit(config: RunConfig) -> Run:
+    """Submit a run to SLURM, with all its workers on one node."""
+    from gnnqlab.launch.prepared import prepare_run
+    from gnnqlab.launch.slurm import Slurm
+
+    return Slurm(workers_per_node=config.workers).submit(prepare_run(config))
+
+
 class TunerSession:
     """Launcher of runs with the settings of a model, and their status.
 
@@ -80,6 +88,8 @@ class TunerSession:
         self.model = model
         self.run: Run | None = None
         """The newest run of this tuner."""
+        self.in_queue = False
+        """True to submit the next run to SLURM, on one node, in place of starting it on this machine."""
         self._start = start
         self._machine = threading.Lock()
         self._settings: TunerSettings = model.settings
@@ -121,7 +131,8 @@ class TunerSession:
                 forecast.epoch_s,
             )
             self._phases, self._since = None, 0
-            self.run = self._start(self.model.config)
+            start = _submit if self.in_queue else self._start
+            self.run = start(self.model.config)
             self._records = OwnRecords(self.run.folder / "records-rank0.jsonl")
         return self.run
 

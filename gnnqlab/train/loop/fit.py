@@ -285,7 +285,8 @@ def link_pacer(link: Link, rank: int, workers: int, folder: Path) -> Pacer | Non
 def _device(config: RunConfig, rank: int) -> torch.device:
     if config.launch.device == "cpu":
         return torch.device("cpu")
-    device = torch.device("cuda", rank % torch.cuda.device_count())  # over Gloo, workers can share a GPU
+    # Numbers of GPUs are those of a machine; over Gloo, workers can share a GPU.
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank)) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
 

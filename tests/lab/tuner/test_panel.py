@@ -192,3 +192,22 @@ def test_several_numbers_are_typed_with_commas_between() -> None:
     assert asked[1:] == [("thresholds", "nine tenths")], "refused like every other wrong value"
     control.show((0.1, 0.2))
     assert control.box.value == "0.1, 0.2" and len(asked) == 2
+
+
+def test_train_offers_slurm_only_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("anywidget")
+    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}" if name == "sbatch" else None)
+    settings = {"workers": 2, "hidden": 8, "layers": 2, "link": "loopback", "measure": False}
+    with_slurm = Tuner("sbm:200,4,8", **settings)
+    _until(lambda: with_slurm.panel.updater and with_slurm.model.is_probed)
+    [choice] = with_slurm.panel.place_choice
+    choice.value = "SLURM"
+    assert with_slurm.session.in_queue
+    choice.value = "this machine"
+    assert not with_slurm.session.in_queue
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    without = Tuner("sbm:200,4,8", **settings)
+    assert without.panel.place_choice == []
+    _until(lambda: without.model.is_probed)
