@@ -67,7 +67,7 @@ class Train(AnnotatedOptions):
         config = self.configure(self.system, **self.recipe_settings(self.system))
         if self.print_command:
             if self.annotation != Annotation():
-                raise ValueError("printed commands do not name a run, got --name, --tags or --note; use run.annotate later")
+                raise ValueError("printed commands do not name a run, got --name, --tags or --note; use run.annotate")
             from gnnqlab.launch.machines import machine_lines
             from gnnqlab.run.folder import default_root
 

@@ -57,8 +57,8 @@ def require_memory(config: RunConfig) -> None:
     size = least_size(config.graph)
     if size is not None and config.workers > size.nodes:
         raise ValueError(
-            f"each worker must own a node, got {config.workers} workers for {size.nodes} nodes of {Path(config.graph).name}; "
-            "choose fewer workers"
+            f"each worker must own a node, got {config.workers} workers for {size.nodes} nodes of "
+            f"{Path(config.graph).name}; choose fewer workers"
         )
     min_sizes, free_memory = min_memory(config), free_bytes(config.launch.device, config.workers)
     if min_sizes is None or free_memory is None or sum(min_sizes.values()) <= free_memory:
