@@ -99,6 +99,8 @@ class Train(Options):
         if run.ended_by is not None:  # a signal to another process of the run
             print(f"gnnqlab: {run.cause}", file=sys.stderr)
             raise RunInterrupted(run.ended_by, run.cause)
+        if warning := run.warning:
+            print(f"gnnqlab: {warning}", file=sys.stderr)
         report = write_report([run], run.folder / "report.html")
         summary = run.summary
         if not self.json:

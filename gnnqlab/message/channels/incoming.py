@@ -177,7 +177,8 @@ class PendingReceive:
             out = self._out if route.peer in self._posted.direct_peers else self._zeros(size)
             assert isinstance(out, Tensor)  # rows that replace others have an output
             messages.append((route.rows, self._put(route, out, is_first=False).index_select(0, route.rows)))
-        return StoredRows(tuple(size), tuple(messages), accumulate=plan.accumulate, sampled_in=self.sampled_in)
+        shape = size[0], size[1]
+        return StoredRows(shape, tuple(messages), accumulate=plan.accumulate, sampled_in=self.sampled_in)
 
     def _put(self, route: Route, out: Tensor, *, is_first: bool) -> Tensor:
         """Verify, decode and report the rows of a peer; return the tensor that holds them."""

@@ -245,6 +245,7 @@ class CheckpointManager:
         self._config, self._cut, self._settings = config_digest(config), cut, config
         self._files, self._model_file = Checkpoints(folder), model_file
         self._best, self._last_epoch = BestEpoch(), config.train.epochs - 1
+        self._failures: dict[str, str] = {}  # of the last checkpoint and of the last model
 
     def resume(self) -> tuple[int, float]:
         """Restore the newest checkpoint, if any; return the first epoch to train and the seconds trained before it.
@@ -364,3 +365,6 @@ class CheckpointManager:
         if failure is not None:
             print(f"{failure}; training continues", flush=True)
             log_event(self._folder, event, cause=failure)
+        self._failures[event] = failure or ""
+        # On a full disk the event and the log are lost, but not the warning.
+        self._heartbeat.warn("; ".join(filter(None, self._failures.values())))
