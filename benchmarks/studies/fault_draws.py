@@ -145,7 +145,7 @@ class _References:
         stored = files.read_json(path)
         if stored is None or stored["commit"] != self.commit or len(stored["losses"]) < epochs:
             root = self._folder / "runs-reference"
-            run = launch(_config(drawn, epochs=max(epochs, 1000)), root=root, wait=True)
+            run = launch(_config(drawn, epochs=max(epochs, 400)), root=root, wait=True)
             stored = {"commit": self.commit, "losses": _losses(run)}
             files.write_json(path, stored)
             shutil.rmtree(root, ignore_errors=True)
