@@ -48,6 +48,10 @@ def replacing(path: Path, *, first: bool = False) -> Iterator[Path]:
                 os.link(partial_path, path)  # fails if `path` exists, where a rename would replace it
         else:
             os.replace(partial_path, path)  # atomic, because both are in one folder, hence on one disk
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(partial_path)):  # write() knows no name
+            error.filename = str(path)
+        raise
     finally:
         _remove(partial_path)  # what is left after an error, or the other name of a linked file
 

@@ -1,7 +1,7 @@
-"""Time until a fault in a launched run is reported, and until all its processes have ended.
+"""Faults of launched runs: times of reports, random signals and deaths, and the cost of supervision.
 
-Every case trains a small graph on three workers, with an injected fault in one of them; figures are the worst of all
-repeats, compared with the guaranteed times and, for a killed worker, with torchrun alone.
+Every case of the times trains a small graph on three workers, with an injected fault in one of them; figures are the
+worst of all repeats, compared with the guaranteed times and, for a killed worker, with torchrun alone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.engine.environ import environ
 from benchmarks.engine.rows import row
+from benchmarks.studies.fault_cost import fault_cost
+from benchmarks.studies.fault_draws import KINDS, TARGETS, Outcome, outcomes
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import Run
 from gnnqlab.launch.guarded import plain_torchrun
@@ -35,12 +37,35 @@ from gnnqlab.train.config.run_config import RunConfig
 __all__ = ["faults"]
 
 _GRAPH = "sbm:2000,4,8"
+PARTS = ("times", *KINDS, "cost")
 # Phase and epoch of the injected fault; no epoch before training.
 _PHASES: tuple[tuple[str, int | None], ...] = (("init", None), ("compute", 5), ("wait", 5), ("reduce", 5))
 
 
-def faults(repeats: int = 5) -> list[dict[str, Any]]:
-    """Measure every case ``repeats`` times; one repeat takes about 20 s on two cores."""
+def faults(
+    repeats: int = 5, *, parts: Sequence[str] = PARTS, draws: int = 100, trainings: str = "runs/bench-faults"
+) -> list[dict[str, Any]]:
+    """Measure times of reports, outcomes of random faults, and the cost on an epoch.
+
+    Args:
+        repeats: repetitions of every time; one takes about 20 s on two cores.
+        parts: ``times``, ``signals``, ``kills`` and ``cost``.
+        draws: number of random signals, and of random deaths; one takes about 10 s.
+        trainings: folder of the outcomes of draws, which are not repeated.
+    """
+    if unknown_parts := sorted({*parts} - {*PARTS}):
+        raise ValueError(f"parts must be among {list(PARTS)}, got {unknown_parts}")
+    if min(repeats, draws) < 1:
+        raise ValueError(f"repeats and draws must be at least 1, got {repeats} and {draws}")
+    rows: list[dict[str, Any]] = []
+    if "times" in parts:
+        rows += _times(repeats)
+    for kind in (kind for kind in KINDS if kind in parts):
+        rows += _draw_rows(kind, outcomes(kind, range(draws), Path(trainings)))
+    return rows + (fault_cost(repeats) if "cost" in parts else [])
+
+
+def _times(repeats: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="gnnqlab-faults-") as name:
         root = Path(name)
         launch(_config(epochs=1), root=root, wait=True)  # caches the partition, so that no case includes it
@@ -60,6 +85,37 @@ def _config(workers: int = 3, epochs: int = 100_000, **settings: Any) -> RunConf
 def _promise(case: str, figure: str, value: float, limit: float) -> dict[str, Any]:
     # at least 1 if the guaranteed time is kept
     return row(case, figure, round(value, 3), "s", "promised", limit, round(limit / max(value, 1e-9), 2), 1.0)
+
+
+def _draw_rows(kind: str, found: Sequence[Outcome]) -> list[dict[str, Any]]:
+    if kind == "signals":
+        by_target = {target: [each for each in found if each.draw.target == target] for target in TARGETS}
+        return [
+            *(_promises(f"signal to the {target}", drawn) for target, drawn in by_target.items() if drawn),
+            row(
+                "signal to a process",
+                "run ended after (worst)",
+                max(each.seconds for each in found),
+                "s",
+                "",
+                None,
+                None,
+            ),
+        ]
+    seconds, case = [each.seconds for each in found], "worker killed, 3 retries"
+    return [
+        _promises(case, found),
+        _promise(case, "next epoch after (median)", statistics.median(seconds), 5.0),
+        _promise(case, "next epoch after (worst)", max(seconds), 5.0),
+    ]
+
+
+def _promises(case: str, found: Sequence[Outcome]) -> dict[str, Any]:
+    """Return the row of the draws that kept all promises, with the text of the others."""
+    failed = [each.text for each in found if each.failures]
+    share = 1 - len(failed) / max(len(found), 1)
+    detail = " | ".join([f" ({len(found) - len(failed)} of {len(found)})", *failed])
+    return row(case, "all promises kept, losses identical", share, "share", "promised", 1.0, share, 1.0, detail=detail)
 
 
 def _starts(root: Path, repeats: int) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.graph.graph import Graph
-from gnnqlab.message.caches.cache import at_work
+from gnnqlab.message.caches.row_cache_state import at_work
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.codecs.codec import Codec
 from gnnqlab.message.exchange_key import ExchangeKey

@@ -67,7 +67,11 @@ class Bench:
     """memory: parts of the table, separated by commas: SAR's peaks and seconds compared with Vanilla's, predicted
     memory, live matrices, activations saved by layers; default: peaks,seconds,foreseen,live,kept. codecs without
     --seeds: errors of messages, their means by direction, gradients, messages that depend on earlier ones; default:
-    messages,means,gradients,late. tasks: names of tasks; default all."""
+    messages,means,gradients,late. tasks: names of tasks; default all. faults: times of reports, random signals, deaths
+    of workers, cost of supervision; default: times,signals,kills,cost."""
+    draws: int | None = None
+    """faults: number of random signals, and of random deaths of workers; default 100. Those that succeeded at this
+    commit are not repeated."""
     computes: str | None = None
     """precision: names of parts of the axis compute, separated by commas; default float32,bfloat16,int8."""
     epochs: int | None = None
@@ -92,8 +96,8 @@ class Bench:
     """Folder of stored tables; default: the package's own, gnnqlab/results. With results: folder to show."""
     trainings: str | None = None
     """systems: folder in which trainings are stored and reused by the next call; default runs/bench-systems. accuracy,
-    broadcasts, caches, cdfgnn, codecs, exact, precision, tango: the same, default runs/bench-accuracy and so on; int8:
-    that of tango."""
+    broadcasts, caches, cdfgnn, codecs, exact, faults, precision, tango: the same, default runs/bench-accuracy and so
+    on; int8: that of tango."""
     page: Path | None = None
     """results: write the page of results to this file, its charts into a folder of the same name, and the index of all
     stored tables next to it."""
@@ -211,6 +215,7 @@ _SINGLE = (
     "epochs",
     "seeds",
     "first_seed",
+    "draws",
     "trainings",
     "other_python",
 )

@@ -173,6 +173,8 @@ class Train(AnnotatedOptions):
             raise RunInterrupted(run.ended_by, run.cause)
         for text in [] if run.machines is None else run.machines.warnings:
             print(f"gnnqlab: {text}", file=sys.stderr)
+        if warning := run.warning:
+            print(f"gnnqlab: {warning}", file=sys.stderr)
         report = write_report([run], run.folder / "report.html")
         summary = run.summary
         if not self.json:

@@ -134,9 +134,6 @@ class Exchange(Protocol):
     def drain(self) -> None:
         """Wait until no message is in flight."""
 
-    def forget(self) -> None:
-        """Send every row in the next messages; all workers must call this between the same two epochs."""
-
 
 class WorkerExchange(Running, ABC):
     """Base class of the exchange of one worker among several; see :class:`Exchange`.
@@ -178,11 +175,6 @@ class WorkerExchange(Running, ABC):
     def drain(self) -> None:
         """Wait until no message is in flight."""
         self.schedule.drain()
-
-    def forget(self) -> None:
-        """Send every row in the next messages; all workers must call this between the same two epochs."""
-        for channel in self.channels:
-            channel.forget()
 
     def _runner(self, context: AggregationContext) -> Runner:
         """Return the runner of a pass; evaluation is synchronous, or receives rows from one worker at a time."""

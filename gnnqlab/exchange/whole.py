@@ -71,9 +71,6 @@ class LocalExchange:
     def drain(self) -> None:
         pass
 
-    def forget(self) -> None:
-        pass
-
 
 class _Aggregates(Protocol):
     products: Products

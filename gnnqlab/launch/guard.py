@@ -298,7 +298,7 @@ class Guard:
         self.state, self.cause = state, cause
         files.append_event(self.folder, state, node=self.node, **({"text": cause} if cause else {}))
         self._write_status()
-        print(f"{self.folder.name}: {state}{': ' + cause if cause else ''}", file=sys.stderr, flush=True)
+        files.log_line(f"{self.folder.name}: {state}{': ' + cause if cause else ''}")
 
     def _write_status(self, **fields: Any) -> None:
         self._status_s = time.monotonic()
@@ -333,7 +333,7 @@ class Guard:
             try:
                 return files.write_json(self.folder / name, value)
             except OSError as error:  # a full disk must not end the guard
-                print(f"cannot write {name}: {error}", file=sys.stderr, flush=True)
+                files.log_line(f"cannot write {name}: {error}")
                 if self.state in _LIVE:  # the next status may succeed; the reserved space is for the final one
                     return
                 (self.folder / "tmp" / files.RESERVE).unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from gnnqlab.launch.process_limit import require_threads
 from gnnqlab.run import folder as files
 from gnnqlab.train.config.edges import require_edges
 from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.disk_space import require_disk
 from gnnqlab.train.processors import requested_threads
 from gnnqlab.train.shard_cache import prepare_shards
 from gnnqlab.train.writable import require_writable
@@ -29,16 +30,18 @@ def check_machine(config: RunConfig, root: Path | str | None = None) -> None:
 
     Raises:
         ValueError: if ``OMP_NUM_THREADS`` is not a number of threads.
-        LaunchRefused: with the limit or folder, its value and the way out.
+        LaunchRefused: with the limit or folder, its value and the way out; also if its disk has too little free space.
     """
     requested_threads(os.environ)
     require_open_files(config.workers)
     require_threads(config.workers)
+    folder = files.default_root() if root is None else Path(root).absolute()
     require_writable(
-        files.default_root() if root is None else Path(root).absolute(),
+        folder,
         purpose="the folder of a run",
         way_out="pass out=... or set GNNQLAB_RUNS to another folder",
     )
+    require_disk(config, folder)
 
 
 def check_graph(config: RunConfig) -> None:

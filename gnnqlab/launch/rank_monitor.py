@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.launch.exit_codes import ExitCodes
+from gnnqlab.launch.memory_limit import MemoryKills
 from gnnqlab.launch.signals import STACKS
 from gnnqlab.launch.stall import Stall
 from gnnqlab.run import folder as files
@@ -58,7 +59,7 @@ class RankMonitor:
         self.collected = ExitCodes()
         self._readers: dict[int, HeartbeatReader] = {}
         self._pidfds: dict[int, int | None] = {}
-        self._oom_kills = _oom_kills()  # before the run, to recognise later ones
+        self._memory_kills = MemoryKills()  # before the run, to recognise later ones
 
     @property
     def all_done(self) -> bool:
@@ -144,7 +145,7 @@ class RankMonitor:
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             name = f"{self._name}, which started the workers," if self._name == "torchrun" else self._name
-            cause = f"{name} was killed (signal {number}, {signal_name(number)})"
+            cause = f"{name} was killed (signal {number}, {signal_name(number)}){self._memory_reason(number)}"
         else:
             cause = f"{self._name} ended with code {os.WEXITSTATUS(status)} before the workers were finished"
         # torchrun has no report of its own: its log names the port, file or limit.
@@ -242,9 +243,8 @@ class RankMonitor:
             event = f"was killed (signal {number}, {signal_name(number)})"
             if crash := crash_site(self._trace(pulse.rank, 32000)):  # all threads
                 event += f" at {crash},"
-            # The counter is that of the machine, so this is a likely cause, not a proof.
-            if number == signal.SIGKILL and _oom_kills() > self._oom_kills:
-                event += " while this machine ran out of memory,"
+            if reason := self._memory_reason(number):
+                event += f"{reason},"
         else:
             event = f"exited with code {os.WEXITSTATUS(status)} before it was finished,"
         return WorkerError(
@@ -257,6 +257,11 @@ class RankMonitor:
             consequence=consequence,
             monotonic_ns=time.monotonic_ns(),
         )
+
+    def _memory_reason(self, number: int) -> str:
+        """Return the reason of a SIGKILL that the kernel sent for lack of memory, after a comma; empty otherwise."""
+        reason = self._memory_kills.reason() if number == signal.SIGKILL else ""
+        return f", {reason}" if reason else ""
 
     def _exit_status(self, pulse: Pulse) -> int | None:
         status = processes.exit_status(pulse.pid, pulse.start_time, self._pidfds[pulse.rank])
@@ -286,12 +291,3 @@ class RankMonitor:
 
     def _trace(self, rank: int, size: int = 8000) -> str:
         return files.tail(self.folder / "errors" / f"rank{rank}.trace", size)
-
-
-def _oom_kills() -> int:
-    """Return the number of processes that this machine has killed for lack of memory."""
-    try:
-        with open("/proc/vmstat") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
-    except OSError:
-        return 0

@@ -7,6 +7,7 @@ on every error is reported.
 import contextlib
 import datetime
 import faulthandler
+import io
 import json
 import os
 import resource
@@ -27,6 +28,7 @@ from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Link
 from gnnqlab.train.processors import BOUND, ORIGIN, REQUESTED, SHARED_BY, requested_threads, threads_per_worker
 from gnnqlab.train.records.machine import this_node
+from gnnqlab.train.writable import free_space_note, is_full_disk
 
 __all__ = ["main"]
 
@@ -78,8 +80,25 @@ def _redirect(log: Path) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
-    sys.stdout = open(1, "w", buffering=1, closefd=False, errors="replace")
-    sys.stderr = open(2, "w", buffering=1, closefd=False, errors="backslashreplace")
+    sys.stdout = _log_stream(1, "replace")
+    sys.stderr = _log_stream(2, "backslashreplace")
+
+
+def _log_stream(descriptor: int, errors: str) -> io.TextIOWrapper:
+    raw = _LossyLog(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), errors=errors, line_buffering=True)
+
+
+class _LossyLog(io.FileIO):
+    """Log of a rank: a full disk costs lines of it, not the run."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if not is_full_disk(error):
+                raise
+            return memoryview(data).nbytes
 
 
 @contextlib.contextmanager
@@ -92,7 +111,7 @@ def _reported(folder: Path, rank: int, heartbeat: Heartbeat) -> Iterator[None]:
         report: dict[str, Any] = {
             "rank": rank,
             "type": type(error).__name__,
-            "text": str(error)[:2000],
+            "text": (str(error) + free_space_note(error, folder))[:2000],
             "phase": phase,
             "epoch": epoch,
             "monotonic_ns": time.monotonic_ns(),

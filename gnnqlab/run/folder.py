@@ -25,6 +25,7 @@ import json
 import os
 import secrets
 import shutil
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ __all__ = [
     "append_event",
     "create",
     "default_root",
+    "log_line",
     "new_id",
     "node_name",
     "other_machines",
@@ -155,6 +157,12 @@ def append_event(folder: Path, event: str, **fields: Any) -> None:
             os.close(descriptor)
     except OSError:
         pass
+
+
+def log_line(text: str) -> None:
+    """Write one line to standard error; on a full disk, to which it may be redirected, the line is lost."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def tail(path: Path, limit: int = 2000) -> str:

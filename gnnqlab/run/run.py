@@ -27,7 +27,7 @@ from gnnqlab.run.waiting import WaitingSignals, background_advice, forward, in_n
 from gnnqlab.terminal import is_screen
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
-from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
+from gnnqlab.train.heartbeat import HeartbeatReader, Pulse, read_warning
 from gnnqlab.train.records.missing_ranks import missing_ranks_error
 
 __all__ = ["LIVE", "Run", "Runs", "runs"]
@@ -71,6 +71,11 @@ class Run(ExportedRun):
     def cause(self) -> str:
         """Cause of a stall or early end, as a sentence; empty without an error."""
         return str(self._status().get("cause", ""))
+
+    @property
+    def warning(self) -> str:
+        """Warning of a run that goes on, for instance a checkpoint that could not be written; empty without one."""
+        return read_warning(self.folder)
 
     @property
     def ended_by(self) -> int | None:
@@ -132,7 +137,7 @@ class Run(ExportedRun):
             try:
                 while (status := self._status())["state"] in LIVE:
                     received.follow()
-                    bar.show(self.epoch, status.get("cause", ""))
+                    bar.show(self.epoch, status.get("cause") or self.warning)
                     if timeout is not None and time.monotonic() - start_s >= timeout:
                         raise TimeoutError(
                             f"run {self.id} must end within the timeout of {timeout:g} s, got status "
@@ -282,7 +287,8 @@ class Run(ExportedRun):
         text = str(status["state"])
         if status["state"] in ("running", "stalled", "stopped", "failed") and self.epoch >= 0:
             text += f", epoch {self.epoch}"
-        return text + (f": {status['cause']}" if status.get("cause") else "")
+        trouble = status.get("cause") or self.warning
+        return text + (f": {trouble}" if trouble else "")
 
     def _epochs(self) -> int:
         epochs: int = read_config(self.folder)["train"]["epochs"]

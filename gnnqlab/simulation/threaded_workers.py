@@ -29,7 +29,7 @@ from gnnqlab.bits.policy import BitPolicy, Rows, in_force
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.exchange.schedules.schedule import Synchronous
 from gnnqlab.graph.graph import Graph
-from gnnqlab.message.caches.cache import at_work
+from gnnqlab.message.caches.row_cache_state import at_work
 from gnnqlab.message.codecs.codec import Codec, Float32, Noise
 from gnnqlab.message.direction import ByDirection, by_direction, of_direction
 from gnnqlab.message.layout import Layout

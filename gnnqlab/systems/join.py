@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gnnqlab.exchange.protocol import Exchange
-from gnnqlab.message.caches.cache import at_work
+from gnnqlab.message.caches.row_cache_state import at_work
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.exchange_key import Phases, no_phases

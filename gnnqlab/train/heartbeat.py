@@ -2,7 +2,7 @@
 
 Every rank owns one small file, mapped into memory: a constant header (identity of the process), a live section that
 every change of phase overwrites (phase and its start time), and space for one error. The space is allocated when the
-file is created, so a rank can report its error even on a full disk. Standard library only, because the guard reads
+file is created, so a rank can report both even on a full disk. Standard library only, because the guard reads
 these files.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from gnnqlab.train.fault import Fault
 
-__all__ = ["PHASES", "WAITING", "Heartbeat", "HeartbeatReader", "Pulse"]
+__all__ = ["PHASES", "WAITING", "Heartbeat", "HeartbeatReader", "Pulse", "read_warning"]
 
 PHASES: Mapping[str, str] = {
     "start": "starting",
@@ -37,12 +37,12 @@ PHASES: Mapping[str, str] = {
 WAITING = frozenset({"init", "wait", "reduce"})
 """Phases in which a rank may be blocked by another rank."""
 
-_BYTES = 8192
+_BYTES, _ERROR_END = 9216, 8192  # of the file; end of the error, behind which is the warning
 _HEADER = struct.Struct("<8sIIqq")  # magic, rank, node, pid, start time of the process
 # counter, epoch, time in ns, limit in s, length of the last epoch in s, steps of this epoch and of the last one, phase,
 # counter again (torn if unequal)
 _LIVE = struct.Struct("<QqqddQQ16sQ")
-_ERROR = struct.Struct("<I")  # length of the JSON text that follows
+_ERROR = _WARNING = struct.Struct("<I")  # length of the text that follows
 _LIVE_AT, _ERROR_AT = 64, 256  # byte offsets: 32 bytes of header, 80 of the live section
 _MAGIC = b"GNNQ-HB3"
 _CODES = {name: name.encode() for name in PHASES}
@@ -146,10 +146,18 @@ class Heartbeat:
 
     def fail(self, text: bytes) -> None:
         """Store one error (JSON) for the guard; needs neither disk space nor a system call."""
-        text = text[: _BYTES - _ERROR_AT - _ERROR.size]  # the space is fixed
+        text = text[: _ERROR_END - _ERROR_AT - _ERROR.size]  # the space is fixed
         start = _ERROR_AT + _ERROR.size
         self._buffer[start : start + len(text)] = text
         _ERROR.pack_into(self._buffer, _ERROR_AT, len(text))  # last, so that a reader never gets half a text
+
+    def warn(self, text: str) -> None:
+        """Store a warning in place of the one before, or none; needs neither disk space nor a system call."""
+        encoded = text.encode(errors="backslashreplace")[: _BYTES - _ERROR_END - _WARNING.size]
+        start = _ERROR_END + _WARNING.size
+        _WARNING.pack_into(self._buffer, _ERROR_END, 0)
+        self._buffer[start : start + len(encoded)] = encoded
+        _WARNING.pack_into(self._buffer, _ERROR_END, len(encoded))
 
 
 class HeartbeatReader:
@@ -157,7 +165,7 @@ class HeartbeatReader:
 
     def __init__(self, path: Path) -> None:
         with open(path, "rb") as file:
-            self._buffer = mmap.mmap(file.fileno(), _BYTES, access=mmap.ACCESS_READ)
+            self._buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # earlier versions had no warning
 
     @classmethod
     def open(cls, path: Path) -> "HeartbeatReader | None":
@@ -191,6 +199,24 @@ class HeartbeatReader:
         (length,) = _ERROR.unpack_from(self._buffer, _ERROR_AT)
         start = _ERROR_AT + _ERROR.size
         return bytes(self._buffer[start : start + length]) if length else None
+
+    def warning(self) -> str:
+        """Return the present warning of the rank; empty if there is none."""
+        if len(self._buffer) < _BYTES:
+            return ""
+        (length,) = _WARNING.unpack_from(self._buffer, _ERROR_END)
+        start = _ERROR_END + _WARNING.size
+        return bytes(self._buffer[start : start + length]).decode(errors="replace")
+
+
+def read_warning(folder: Path) -> str:
+    """Return the present warnings of the ranks of a run, also after their end; empty if there are none."""
+    readers = [HeartbeatReader.open(path) for path in sorted((folder / "heartbeat").glob("rank*"))]
+    texts = []
+    for reader in filter(None, readers):
+        texts.append(reader.warning())
+        reader.close()
+    return "; ".join(filter(None, texts))
 
 
 def _own_start_time() -> int:

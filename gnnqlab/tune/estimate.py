@@ -6,11 +6,10 @@ processor time of a thread approximates that of a separate worker. Transfers are
 
 from __future__ import annotations
 
-import os
-
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import Link
+from gnnqlab.train.processors import usable_processors
 from gnnqlab.tune.offline_assigner import OfflineAssigner
 from gnnqlab.tune.timing import EpochTime, Timing
 from gnnqlab.tune.traced import Trace
@@ -42,7 +41,7 @@ def estimate_timing(config: RunConfig, trace: Trace) -> Timing:
     wire = Wire(workers=config.workers, hosts=hosts, theta_s_per_byte=theta, gamma_s=_GAMMA_S, transport=transport)
     gradient_bytes = 4 * (trace.weights.numel() + 1)
     # Launched workers share the processors of this machine; each thread was timed alone.
-    slowdown = max(1.0, config.workers / len(os.sched_getaffinity(0)))
+    slowdown = max(1.0, config.workers / usable_processors())
     phases = {name: slowdown * seconds for name, seconds in trace.phases.items()}
     phases["reduce"] = phases.get("reduce", 0.0) + _GAMMA_S + theta * wire.reduce_bytes(gradient_bytes)
     # The trace quantizes; a float32 run only copies rows to and from its buffers.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import platform
 import tempfile
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from gnnqlab.systems.registry import make_system
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import Link
+from gnnqlab.train.processors import usable_processors
 from gnnqlab.tune.wire import GOODPUT, Wire
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def _digest(config: RunConfig) -> str:
     # Of the training only the settings that change the seconds of an epoch.
     facts["train"] = {name: facts["train"][name] for name in ("transport", "input_features", "recompute")}
     facts["graph"] = _content(config.graph)
-    machine = [platform.node(), len(os.sched_getaffinity(0)), __version__]
+    machine = [platform.node(), usable_processors(), __version__]
     return hashlib.blake2b(json.dumps([facts, machine], sort_keys=True).encode(), digest_size=12).hexdigest()
 
 

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from gnnqlab.run import processes
 from gnnqlab.train.fault import Fault
-from gnnqlab.train.heartbeat import PHASES, Heartbeat, HeartbeatReader
+from gnnqlab.train.heartbeat import PHASES, Heartbeat, HeartbeatReader, read_warning
 from tests.cases import each
 from tests.steps import steps
 
@@ -131,3 +132,23 @@ def test_guard_does_not_import_torch_numpy_or_pandas() -> None:
     code = "import sys, gnnqlab.launch.guard; print(*{'torch', 'numpy', 'pandas'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == ""
+
+
+def test_warning_is_read_until_it_is_withdrawn(tmp_path: Path) -> None:
+    (tmp_path / "heartbeat").mkdir()
+    assert read_warning(tmp_path) == ""
+    ranks = [Heartbeat(tmp_path / "heartbeat" / f"rank{rank}", rank) for rank in range(2)]
+    ranks[1].warn("checkpoint failed: disk full")
+    assert read_warning(tmp_path) == "checkpoint failed: disk full"
+    ranks[0].warn("x" * 10_000)
+    ranks[1].fail(b"y" * 10_000)  # the error has a space of its own
+    assert re.fullmatch("x{1000,1024}; checkpoint failed: disk full", read_warning(tmp_path))
+    for heartbeat in ranks:
+        heartbeat.warn("")
+    assert read_warning(tmp_path) == "" and reader(tmp_path / "heartbeat" / "rank1").read().phase == "start"
+
+
+def test_heartbeat_of_an_earlier_version_has_no_warning(tmp_path: Path) -> None:
+    Heartbeat(tmp_path / "rank0")
+    os.truncate(tmp_path / "rank0", 8192)
+    assert reader(tmp_path / "rank0").warning() == "" and reader(tmp_path / "rank0").read().phase == "start"

@@ -189,8 +189,11 @@ def little_memory(place: Place) -> None:
     place.patch.setattr("gnnqlab.train.preflight.free_bytes", lambda device, workers: 1000)
 
 
-def full_disk(place: Place) -> None:
-    place.patch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=12345))
+LARGE = ["--layers", "3", "--hidden", "4096", "--checkpoint-every", "1"]
+
+
+def full_disk(place: Place, free: int = 12345) -> None:
+    place.patch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free))
 
 
 SETTINGS = [
@@ -207,7 +210,19 @@ SETTINGS = [
     Case(
         "little memory", "fit into memory, got at least .* where 0.0 GB are free", "fewer layers", change=little_memory
     ),
-    Case("full disk", "needs 64 MB of free space, got 12345 bytes under", "free some space", change=full_disk),
+    Case(
+        "full disk",
+        r"fit on its disk, got at least 67\.\d MB \(checkpoints .* where 0\.0 MB are free",
+        "free some space",
+        change=full_disk,
+    ),
+    Case(
+        "large checkpoints",
+        r"got at least \d+\.\d MB \(checkpoints 8\d\d\.\d MB, .* where 200\.0 MB are free",
+        "free some",
+        change=lambda place: full_disk(place, 200_000_000),
+        options=LARGE,
+    ),
     of_variable("GNNQLAB_KERNELS", "foo", "must be one of .*, got 'foo'", "native"),
 ]
 CASES = [*FILES, *FOLDERS, *LIMITS, *MACHINES, *SETTINGS]

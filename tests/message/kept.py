@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.kernels.exchange import plan_between
-from gnnqlab.message.caches.cache import at_work
+from gnnqlab.message.caches.row_cache_state import at_work
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.codecs.codec import Codec

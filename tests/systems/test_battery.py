@@ -47,8 +47,8 @@ SETTINGS = {"adaqp": ASSIGNED, "adaqp-q": ASSIGNED, "adaqp-r": ASSIGNED}
 """System -> settings under which two trainings are the same; SYLVIE first decides by seconds after these epochs."""
 EPOCHS = 6
 PARTINGS = ("straight", "stopped", "resumed")
-STOPPED = 1
-"""Epochs after which a training is stopped and resumed."""
+STOPPED = 3
+"""Epochs after which a training is stopped and resumed: rows are stale, means and caches have a past by then."""
 EXACT = {
     "adaqp": {"bit_widths": (32,), **ASSIGNED},
     "adaqp-p": {},
@@ -103,7 +103,13 @@ def candidates() -> dict[str, System]:
                 found[f"{axis}-{name}"] = of_part(axis, kind())
     later = {"fixed-bits": make_system("fixed-bits"), "adaqp": make_system("adaqp", **ASSIGNED)}
     found |= {f"{name}-exact-later": gq.systems.exact_at(of, "backward 1", since=3) for name, of in later.items()}
-    return found
+    # State that no recipe has by default.
+    smoothing = {"feature_smoothing": 0.5, "gradient_smoothing": 0.5}
+    return found | {
+        "pipegcn-smoothed": make_system("pipegcn", **smoothing),
+        "stale-samples": replace(make_system("bns-gcn", p=0.5), schedule=Pipelined()),
+        "skipped-rows": replace(make_system("fixed-bits", bits=8), cache=Unchanged(tolerance=0.1)),
+    }
 
 
 def test_every_system_and_every_part_survives_json():
@@ -230,16 +236,11 @@ def test_every_system_trains_stops_resumes_and_is_compared(workers, tmp_path):
 def assert_same_end(name: str, straight: gq.Run, resumed: gq.Run) -> None:
     """Assert that a training resumed from a checkpoint ends bit for bit as one without a stop.
 
-    Checkpoints have no rows under way, so a pipelined training begins again with a fresh epoch; nor have they a
-    receiver's cached rows, so more rows are sent; and links are timed again.
+    Links are timed again, so the cost model of assigned bit-widths differs.
     """
-    system = candidates()[name]
     later = straight.records[straight.records["epoch"] >= STOPPED].reset_index(drop=True)
     assert later[["epoch", "rank"]].equals(resumed.records[["epoch", "rank"]]), name
-    if system.schedule.lag and straight.config.workers > 1:
-        assert resumed.records["loss"].iloc[-1] < straight.records["loss"].iloc[0], name
-        return
-    columns = ["loss", "bytes_payload", "bytes_params"] if system.cache.build() is None else ["loss"]
+    columns = ["loss", "bytes_payload", "bytes_params"]
     assert later[columns].equals(resumed.records[columns]), name
     folders = (run.folder / "checkpoints" / f"epoch-{EPOCHS:06d}.safetensors" for run in (straight, resumed))
     one, other = (read_checkpoint(path).tensors for path in folders)

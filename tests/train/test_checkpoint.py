@@ -374,3 +374,21 @@ def test_resume_on_another_partition_is_refused_only_with_per_row_state(tmp_path
         else:
             resumed = run.resume(epochs=6, wait=True)
             assert resumed.records["epoch"].max() == 5 and read_model(resumed.folder).epoch == 1
+
+
+def test_checkpoint_without_stale_rows_is_resumed_with_a_note(tmp_path):
+    settings = {"system": "pipegcn", "hidden": 8, "workers": 2, "epochs": 4, "checkpoint_every": 4}
+    first = gq.launch("sbm:60,3,6", **settings, out=tmp_path, wait=True)
+    complete = first.resume(epochs=6, wait=True)
+    kept = final(first, 4)
+    assert "stale-rows" in kept.facts["of_rows"]
+    kept.facts["of_rows"].remove("stale-rows")
+    del kept.facts["adaptives"]["stale-rows"]
+    tensors = {name: tensor for name, tensor in kept.tensors.items() if not name.startswith("stale-rows/")}
+    path = first.folder / "checkpoints" / "epoch-000004.safetensors"
+    write_checkpoint(path, Checkpoint(kept.epoch, tensors, kept.facts))
+    resumed = first.resume(epochs=6, wait=True)
+    [note] = [event for event in resumed.events if event["event"] == "state started again"]
+    assert note["epoch"] == 4 and "has no state of stale-rows, which starts again" in note["text"]
+    assert not any(event["event"] == note["event"] for event in complete.events)
+    assert resumed.records["loss"].notna().all() and not resumed.records["loss"].equals(complete.records["loss"])

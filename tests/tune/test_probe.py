@@ -140,6 +140,9 @@ def test_a_guess_needs_no_run(monkeypatch):
     assert shared["central"] == pytest.approx(config.workers * alone["central"]), "workers share one processor"
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(64)))
     assert estimate_timing(config, traced).exact.phases["central"] == pytest.approx(alone["central"])
+    monkeypatch.setattr("gnnqlab.train.processors.cpu_quota", lambda: 1.0)
+    shared = estimate_timing(config, traced).exact.phases
+    assert shared["central"] == pytest.approx(config.workers * alone["central"]), "a quota grants one processor"
     assert set(guessed["loop"].exact.phases) >= set(PHASES)
     probe = Probe(config=slow, trace=traced, timing=guessed["slow"], wire=guessed["slow"].wire)
     assert probe.forecast(lam=0.0).speedup > 1 and "an estimate" in repr(probe)

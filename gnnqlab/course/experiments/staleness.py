@@ -215,6 +215,8 @@ class _PendingRow:
     def decode(self, out: Tensor | None = None) -> Tensor:
         return torch.tensor(float(self._epoch))  # the "row" is the number of its epoch
 
+    def to_store(self) -> None: ...
+
 
 def draw_stale_row_errors(frames: Mapping[str, DataFrame], *, dark: bool = False) -> FigureData:
     """Draw `stale_row_errors`, one panel per frame: blue stale, dashed green smoothed, dotted quantized rows."""

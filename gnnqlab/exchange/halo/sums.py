@@ -206,6 +206,9 @@ class CachedRows:
     def decode(self, out: Tensor | None = None) -> Tensor:
         return self._rows
 
+    def to_store(self) -> None:
+        return None
+
 
 class Aggregate(torch.autograd.Function):
     """Compute ``A [x; halo(x)]`` by the schedule of the plan."""

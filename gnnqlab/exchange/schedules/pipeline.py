@@ -6,7 +6,7 @@ has rows to use; evaluation is always synchronous.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -15,7 +15,9 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Training
 from gnnqlab.exchange.schedules.schedule import Overlapped, PendingRows, Runner, Schedule, Step
+from gnnqlab.exchange.schedules.stale_rows import StaleRowsCheckpoint
 from gnnqlab.exchange.schedules.staleness_switch import switching
+from gnnqlab.message.channels.stored_rows import StoredRows
 from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.settings import OneOf, Option, Range, check
 
@@ -116,14 +118,15 @@ class Pipeline(Runner):
         bound: maximum number of stale epochs in a row for an adaptive pipeline; ``None``: not adaptive.
     """
 
-    stands_for: ClassVar[dict[str, str]] = {"_means": "halo"}
+    stands_for: ClassVar[dict[str, str]] = {"means": "halo"}
 
     def __init__(self, smoothing: dict[str, float], *, bound: int | None = None) -> None:
         self.is_fresh = False
         """True if steps use rows of their own epoch, as in the first one; set between two epochs."""
         self._smoothing = smoothing
         self._under_way: dict[ExchangeKey, PendingRows] = {}
-        self._means: dict[ExchangeKey, Tensor] = {}
+        self.means: dict[ExchangeKey, Tensor] = {}
+        """Exchange key -> moving mean of its received rows, with smoothing."""
         self._delayed: list[Callable[[], None]] = []
         self._bound = bound
 
@@ -132,7 +135,8 @@ class Pipeline(Runner):
         return self._bound is not None
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        return [] if self._bound is None else switching(self, self._bound, training)
+        checkpoint = StaleRowsCheckpoint(self, training.worker)
+        return [checkpoint, *([] if self._bound is None else switching(self, self._bound, training))]
 
     def run(self, step: Step, place: ExchangeKey) -> None:
         if place.direction == "forward":  # post what no call of `release` has posted since the last pass
@@ -178,6 +182,15 @@ class Pipeline(Runner):
             pending_rows.wait()
         self._under_way.clear()
 
+    def rows_to_store(self) -> dict[ExchangeKey, StoredRows]:
+        """Wait for the pending rows; return them for a checkpoint. Every worker must call this between two epochs."""
+        stored = {key: pending_rows.to_store() for key, pending_rows in self._under_way.items()}
+        return {key: rows for key, rows in stored.items() if rows is not None}
+
+    def restore(self, rows: Mapping[ExchangeKey, StoredRows]) -> None:
+        """Restore the pending rows of a checkpoint, on all workers before the first epoch."""
+        self._under_way.update(rows)
+
     def _delay(self, step: Step, key: ExchangeKey) -> None:
         def post() -> None:
             self._under_way[key] = step.post(key.round)
@@ -189,11 +202,11 @@ class Pipeline(Runner):
         if smoothing == 0.0:
             return earlier_rows
         rows = earlier_rows.decode()
-        mean = self._means.get(place)
+        mean = self.means.get(place)
         # lerp(r, m, γ) = r + γ (m - r) = γ m + (1 - γ) r
         # A new tensor: the receive buffer that ``rows`` may be a view of is overwritten by the next message.
-        self._means[place] = rows.clone() if mean is None else torch.lerp(rows, mean, smoothing)
-        return _SmoothedRows(self._means[place], earlier_rows)
+        self.means[place] = rows.clone() if mean is None else torch.lerp(rows, mean, smoothing)
+        return _SmoothedRows(self.means[place], earlier_rows)
 
 
 class _SmoothedRows:
@@ -207,3 +220,6 @@ class _SmoothedRows:
 
     def decode(self, out: Tensor | None = None) -> Tensor:
         return self._rows if out is None else out.add_(self._rows)
+
+    def to_store(self) -> None:
+        return None

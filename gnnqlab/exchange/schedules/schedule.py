@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol, Self
 from torch import Tensor
 
 from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
+from gnnqlab.message.channels.stored_rows import StoredRows
 from gnnqlab.message.exchange_key import ExchangeKey
 
 __all__ = ["PendingRows", "Overlapped", "Runner", "Schedule", "Step", "Synchronous", "runner_of"]
@@ -27,6 +28,9 @@ class PendingRows(Protocol):
 
     def decode(self, out: Tensor | None = None) -> Tensor:
         """Wait, then write the rows to their output, or add them there."""
+
+    def to_store(self) -> StoredRows | None:
+        """Wait, then return the rows for a checkpoint; ``None`` for rows that are sent once in the whole run."""
 
 
 class Step(Protocol):

@@ -58,11 +58,6 @@ class StalenessSwitch(Adaptive):
         return State({"stale": self._stale, "fresh": self.pipeline.is_fresh})
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Restore the state of a checkpoint.
-
-        Pending rows are not saved, so the next epoch is fresh in any case, but counts as stale if it was meant to be.
-        Decisions therefore continue as in an uninterrupted run, and the bound still holds.
-        """
         self._stale, self.pipeline.is_fresh = facts["stale"], facts["fresh"]
 
 

@@ -65,7 +65,7 @@ class Row:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """All settings but the seed, by path."""
     trouble: str = ""
-    """Cause of a failure, or the reason why its folder cannot be read."""
+    """Cause of a failure, a warning, or the reason why its folder cannot be read."""
 
 
 def run_row(run: Run) -> Row:
@@ -102,7 +102,7 @@ def run_row(run: Run) -> Row:
             # Equal for runs with equal settings.
             group=repr(sorted((name, repr(value)) for name, value in settings_of(settings).items())),
             settings=settings_of(settings),
-            trouble=run.cause,
+            trouble=run.cause or run.warning,
         )
     except Exception as error:  # an error of one folder must not hide the other runs
         return Row(id=run.id, status="unreadable", size=size, trouble=f"{type(error).__name__}: {error}")

@@ -180,7 +180,7 @@ class LiveModel:
         state = self.run.status
         if state not in LIVE:
             self._slow = ""
-        cause, epoch = self.run.cause or self._slow, self.run.epoch
+        cause, epoch = self.run.cause or self._slow or self.run.warning, self.run.epoch
         if epoch != self._epoch_seen[0]:
             self._epoch_seen = (epoch, time.monotonic())
         activity = self._activity() if state in LIVE else ""

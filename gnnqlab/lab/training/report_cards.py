@@ -11,6 +11,7 @@ from gnnqlab.lab.training.comparison_table import seconds_to
 from gnnqlab.lab.training.readable_table import ReadableTable
 from gnnqlab.lab.training.snapshot import Snapshot
 from gnnqlab.run.machine_links import bits_text, read_machine_links
+from gnnqlab.train.heartbeat import read_warning
 from gnnqlab.train.loop.scores import further_test_scores, get_test_score, score_label
 from gnnqlab.train.records.slow_worker import computing_seconds, find_slow_worker
 
@@ -68,6 +69,7 @@ def cards_of_run(run: Snapshot, target: float) -> list[Card]:
     total = f"of training, median epoch {in_seconds(summary.get('epoch_s'))}"
     to_target = seconds_to(run.records, target)
     slow = find_slow_worker(computing_seconds(run.records))
+    warning = "" if run.folder is None else read_warning(run.folder)
     return [
         ("Total", in_seconds(summary.get("train_s")), total),
         *(
@@ -86,6 +88,7 @@ def cards_of_run(run: Snapshot, target: float) -> list[Card]:
         ),
         ("Bytes sent", human_bytes(as_number(summary.get("bytes_sent"))), "per epoch, all workers"),
         *([("Slow worker", f"rank {slow.rank}", slow.text)] if slow is not None else []),
+        *([("Not written", "a file", warning)] if warning else []),
         *_link_cards(run),
     ]
 

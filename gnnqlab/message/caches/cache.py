@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
-from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
+from gnnqlab.axis_part import AxisPart, Running, not_predicted
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.partition.plan import Plan
@@ -27,7 +27,6 @@ __all__ = [
     "NoCache",
     "RunningCache",
     "Unchanged",
-    "at_work",
     "needs_fading_errors",
     "needs_rows_of_this_epoch",
 ]
@@ -89,7 +88,10 @@ class RunningCache(Running, ABC):
         """Create the :class:`Chooser` of one exchange key; ``None``: every row is sent and no copy is stored."""
 
     def held_at(self, place: ExchangeKey) -> Held | None:
-        """Return the storage of a key's rows that checkpoints save; ``None``: the channel stores them, unsaved."""
+        """Return the storage of a key's rows that its callbacks save in checkpoints.
+
+        ``None``, the default: :func:`gnnqlab.message.caches.row_cache_state.at_work` stores and saves them.
+        """
         return None
 
     def chooser_at(self, place: ExchangeKey) -> BlockChooser:
@@ -134,19 +136,6 @@ class Cache(AxisPart, RunningCache):
     def biased(self, direction: str) -> str:
         """Return the reason why messages are biased, or an empty string; :mod:`gnnqlab.systems.unbiased` calls it."""
         return ""
-
-
-def at_work(cache: Cache) -> RunningCache:
-    """Create the run-time state of a cache on one worker, by its method ``at_work``, and complete its defaults.
-
-    Example:
-        >>> at_work(NoCache())
-        NoCache()
-    """
-    complete(cache, Cache)
-    running_cache = cache.at_work()
-    complete(running_cache, RunningCache)
-    return running_cache
 
 
 def needs_rows_of_this_epoch(system: Any) -> str:

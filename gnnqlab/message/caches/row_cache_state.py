@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch import Tensor
 
-from gnnqlab.adaptive import Adaptive, State
-from gnnqlab.message.caches.cache import Held, RunningCache
+from gnnqlab.adaptive import Adaptive, State, Training
+from gnnqlab.axis_part import complete
+from gnnqlab.message.caches.cache import Cache, Held, RunningCache
 from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.partition.plan import Plan
 from gnnqlab.worker_context import WorkerContext
 
-__all__ = ["RowCacheState", "RowCacheCheckpoint"]
+__all__ = ["RowCacheCheckpoint", "RowCacheState", "at_work"]
+
+
+def at_work(cache: Cache) -> RunningCache:
+    """Create the run-time state of a cache on one worker, by its method ``at_work``, and complete its defaults.
+
+    The receivers' copies of a cache of rows that does not store them itself are stored, and saved in checkpoints.
+
+    Example:
+        >>> from gnnqlab.message.caches.cache import NoCache
+        >>> at_work(NoCache())
+        NoCache()
+    """
+    complete(cache, Cache)
+    running_cache = cache.at_work()
+    complete(running_cache, RunningCache)
+    if cache.of_blocks or isinstance(running_cache, RowCacheState) or running_cache.build() is None:
+        return running_cache
+    return _StoredCopies(running_cache)
 
 
 class RowCacheState(RunningCache):
@@ -59,6 +79,27 @@ class RowCacheState(RunningCache):
                 end, peer = (receiver, sender) if side == "receive" else (sender, receiver)
                 if end == worker.rank:
                     copies[side, peer] = rows.to(worker.device, copy=True)
+
+
+class _StoredCopies(RowCacheState):
+    """Run-time state of a cache that only selects rows, with the receivers' copies of all rows."""
+
+    def __init__(self, cache: RunningCache) -> None:
+        super().__init__(both_ends=True)
+        self._cache = cache
+
+    def build(self) -> Any:
+        return self._cache.build()
+
+    def held_at(self, place: ExchangeKey) -> Held:
+        own_copies = self._cache.held_at(place)
+        return super().held_at(place) if own_copies is None else own_copies
+
+    def selection_at(self, place: ExchangeKey, plan: Plan) -> Any:
+        return self._cache.selection_at(place, plan)
+
+    def adaptives(self, training: Training) -> Sequence[Adaptive]:
+        return [*self._cache.adaptives(training), RowCacheCheckpoint("cached-rows", self, training.worker)]
 
 
 class RowCacheCheckpoint(Adaptive):

@@ -261,10 +261,6 @@ class Channel:
                     # The same bytes and the same noise as at the receiver give the same float32 values.
                     self._codec.decode(segment, layout, x, rows, accumulate=False, ids=ids, noise=noise)
 
-    def forget(self) -> None:
-        """Send every row in the next message; no effect without a cache."""
-        self.selection.forget()
-
     def _noise(self, epoch: int, sender: int, receiver: int) -> Noise:
         """Return the noise key of a message; sender and receiver compute the same one."""
         plan, forward = self.plan, self.direction == "forward"

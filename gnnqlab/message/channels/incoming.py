@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnnqlab.message.channels.layouts import MessageLayouts
 from gnnqlab.message.channels.selection import AllRowsOfRoute, Contents
+from gnnqlab.message.channels.stored_rows import StoredRows
 from gnnqlab.message.codecs.codec import Codec, Noise
 from gnnqlab.message.codecs.entropy import Counting, code_entropies
 from gnnqlab.message.exchange_key import ExchangeKey, Phases
@@ -160,6 +161,24 @@ class PendingReceive:
         if not exchange.message_layouts.plan.accumulate:
             self._rows = out
         return out
+
+    def to_store(self) -> StoredRows:
+        """Wait, then return the decoded rows of each message, for a checkpoint; a later :meth:`decode` is the same.
+
+        Raises:
+            UnexpectedMessage: if the checksum of a message differs from its header.
+        """
+        self.wait()
+        plan = self._posted.message_layouts.plan
+        size = self._out.shape if isinstance(self._out, Tensor) else self._out
+        messages = []
+        for route in sorted(plan.receive, key=_PEER):
+            # Not into ``out``: only a decoding for the training is timed and reported to observers.
+            out = self._out if route.peer in self._posted.direct_peers else self._zeros(size)
+            assert isinstance(out, Tensor)  # rows that replace others have an output
+            messages.append((route.rows, self._put(route, out, is_first=False).index_select(0, route.rows)))
+        shape = size[0], size[1]
+        return StoredRows(shape, tuple(messages), accumulate=plan.accumulate, sampled_in=self.sampled_in)
 
     def _put(self, route: Route, out: Tensor, *, is_first: bool) -> Tensor:
         """Verify, decode and report the rows of a peer; return the tensor that holds them."""

@@ -27,7 +27,7 @@ class SelectedRows(AllRowsOfRoute):
 
     Args:
         chooser: selects the rows, on this worker, for this exchange key.
-        held: storage of the receivers' copies, saved in checkpoints by the caller; by default not saved.
+        held: storage of the receivers' copies, saved in checkpoints by the caller; by default new.
     """
 
     stands_for: ClassVar[dict[str, str]] = {"held": "halo"}
@@ -38,17 +38,9 @@ class SelectedRows(AllRowsOfRoute):
 
     def __init__(self, chooser: Chooser, held: Held | None = None) -> None:
         complete(chooser, Chooser)
-        self._chooser, self._survives = chooser, held is not None
+        self._chooser = chooser
         self.held: Held = {} if held is None else held
         """(``send`` or ``receive``, peer) -> the receiver's copy of the route's rows, float32 ``(n, D)``."""
-
-    def forget(self) -> None:
-        """Discard the copies, so that the next message holds every row; no effect if checkpoints save the copies.
-
-        Sender and receiver must call this between the same two epochs.
-        """
-        if not self._survives:
-            self.held.clear()
 
     @property
     def held_bytes(self) -> int:  # type: ignore[override]

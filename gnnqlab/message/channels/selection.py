@@ -137,9 +137,6 @@ class AllRowsOfRoute:
         codec.decode(contents.encoded, contents.layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)
         return out
 
-    def forget(self) -> None:
-        """Send every row in the next message; no effect without a cache."""
-
 
 def all_places(num_rows: int, like: Tensor) -> Tensor:
     """Return the positions of all rows of a route, int64 ``(n,)``."""

@@ -18,6 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from gnnqlab.train.checkpoints.tensor_file import read_tensors, write_tensors
+from gnnqlab.train.writable import write_failure
 
 __all__ = ["FOLDER", "Checkpoint", "Checkpoints", "newest_checkpoint", "read_checkpoint", "write_checkpoint"]
 
@@ -118,7 +119,7 @@ class Checkpoints:
         # A full disk costs a checkpoint; any other exception is a bug, and ends the run.
         if failure is not None and not isinstance(failure, OSError):
             raise failure
-        return None if failure is None else f"checkpoint failed: {failure.strerror or failure}"
+        return None if failure is None else f"checkpoint failed: {write_failure(failure, self._folder)}"
 
     def _write(self, checkpoint: Checkpoint) -> None:
         self._folder.mkdir(exist_ok=True)

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from gnnqlab.nn.models.registry import ModelSettings, build_model, model_home
 from gnnqlab.train.checkpoints.tensor_file import is_storable, read_tensors, write_tensors
 from gnnqlab.train.link_prediction.decoder import attach_decoder
+from gnnqlab.train.writable import write_failure
 
 __all__ = ["LAST_MODEL", "MODEL", "NODE_EMBEDDINGS", "ModelFile", "SavedModel", "read_model"]
 
@@ -154,7 +155,7 @@ class ModelFile:
                 self._write(LAST_MODEL, state, epoch)
                 self._write(MODEL, best_state, self._best_epoch)
         except OSError as error:
-            return f"writing the model failed: {error.strerror or error}"
+            return f"writing the model failed: {write_failure(error, self._run)}"
         except ValueError as error:
             return f"writing the model failed: {error}"
         return None

@@ -129,7 +129,8 @@ def restore(
         trainer: newly built, before its first epoch.
         checkpoint: on rank 0; ``None`` for a new training.
         same_workers: False if another number of workers took the checkpoint: callbacks with per-row state, which
-            belongs to the old partition, then start as in a new training.
+            belongs to the old partition, then start as in a new training. So do callbacks that the checkpoint of an
+            earlier version does not know.
 
     Returns:
         The next epoch, and the facts.
@@ -160,13 +161,16 @@ def restore(
             trainer.embeddings.load(name, table)
     trainer.optimizer.load_late(_under(_OPTIMIZER, small_tensors))
     # Another number of workers may also have other callbacks: a single worker has no exchange.
-    dropped = set()
-    if not same_workers:
-        dropped = {*facts.get("of_rows", [])} | (trainer.adaptives.keys() - facts["adaptives"].keys())
+    dropped = _unknown_callbacks(trainer, facts) | (set() if same_workers else {*facts.get("of_rows", [])})
     for name, callback in trainer.adaptives.items():
         if name not in dropped:
             callback.load(facts["adaptives"][name], _under(f"{name}/", small_tensors))
     return epoch, facts
+
+
+def _unknown_callbacks(trainer: Trainer, facts: dict[str, Any]) -> set[str]:
+    """Return the names of callbacks without state in a checkpoint."""
+    return {*trainer.adaptives} - facts["adaptives"].keys()
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -241,6 +245,7 @@ class CheckpointManager:
         self._config, self._cut, self._settings = config_digest(config), cut, config
         self._files, self._model_file = Checkpoints(folder), model_file
         self._best, self._last_epoch = BestEpoch(), config.train.epochs - 1
+        self._failures: dict[str, str] = {}  # of the last checkpoint and of the last model
 
     def resume(self) -> tuple[int, float]:
         """Restore the newest checkpoint, if any; return the first epoch to train and the seconds trained before it.
@@ -257,6 +262,14 @@ class CheckpointManager:
         if refusal:
             raise RuntimeError(refusal)
         epoch, facts = restore(self._trainer, checkpoint, same_workers=same_workers)
+        if facts and same_workers and (names := sorted(_unknown_callbacks(self._trainer, facts))) and self._rank == 0:
+            # With other workers the event "resumed" says it.
+            text = (
+                f"the checkpoint of an earlier version has no state of {', '.join(names)}, which starts again: losses "
+                "may differ from those of an uninterrupted run"
+            )
+            print(text, flush=True)
+            log_event(self._folder, "state started again", epoch=epoch, text=text)
         self._best = BestEpoch(**facts.get("best_model", {}))
         if "learning_rate" in facts:  # absent in checkpoints of version 0.9
             self._trainer.optimizer.learning_rate.load(facts["learning_rate"])
@@ -331,10 +344,6 @@ class CheckpointManager:
     def _take(self, epoch: int, time_s: float) -> None:
         self._heartbeat.phase("checkpoint", limit_s=_LIMIT_S)
         tensors, facts = capture(self._trainer)
-        if self._trainer.exchange is not None:
-            # Checkpoints do not hold the receivers' cached rows. Dropping them here makes this training send all rows
-            # again, exactly as a training resumed from this checkpoint will, so both remain identical.
-            self._trainer.exchange.forget()
         if self._rank == 0:
             best_tensors = self._model_file.checkpoint()
             if best_tensors:
@@ -356,3 +365,6 @@ class CheckpointManager:
         if failure is not None:
             print(f"{failure}; training continues", flush=True)
             log_event(self._folder, event, cause=failure)
+        self._failures[event] = failure or ""
+        # On a full disk the event and the log are lost, but not the warning.
+        self._heartbeat.warn("; ".join(filter(None, self._failures.values())))

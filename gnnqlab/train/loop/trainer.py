@@ -19,7 +19,7 @@ from gnnqlab.compute.recompute import RecomputeContext
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.kernels.codec.rows import raise_refused
-from gnnqlab.message.caches.cache import at_work
+from gnnqlab.message.caches.row_cache_state import at_work
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.channels.incoming import MessageRecord
