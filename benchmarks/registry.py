@@ -32,6 +32,7 @@ BENCHES = {
     "limits": "benchmarks.studies.limits",
     "live": "benchmarks.studies.live",
     "memory": "benchmarks.studies.memory",
+    "messages": "benchmarks.studies.messages",
     "minibatch": "benchmarks.studies.parallel_batches",
     "nodewise": "benchmarks.kernels.nodewise",
     "precision": "benchmarks.studies.precision",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 __all__ = ["AxisPart", "RenamedMembers", "Running", "complete", "missing", "not_predicted"]
@@ -51,6 +52,8 @@ class AxisPart(Running, RenamedMembers):
     """True if it wraps another part of its axis, its setting ``inner``; read by ``gnnqlab.systems.replaced``."""
     steerable: ClassVar[tuple[str, ...]] = ()
     """Settings that may change while a run trains; read by the control of a run and the tuner."""
+    former_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Values of settings that earlier versions did not have; read by ``gnnqlab.systems.parts`` for their files."""
 
     @classmethod
     def needed(cls) -> str:

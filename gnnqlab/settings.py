@@ -26,6 +26,7 @@ from gnnqlab.by_name import did_you_mean
 
 __all__ = [
     "NO_OPTION",
+    "OPTIONAL_WORD",
     "POSITIVE",
     "Former",
     "OneOf",
@@ -100,10 +101,12 @@ class Option:
     """Name of a setting's command-line option, if it differs from the setting's name."""
 
     name: str | None
-    """Name without leading dashes; ``None`` for a setting without an option."""
+    """Name without leading dashes; ``None`` for a setting without an option, empty for a word without a name."""
 
 
 NO_OPTION = Option(None)
+OPTIONAL_WORD = Option("")
+"""The value is a word without a name on the command line, which may be left out."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class Setting:
     optional: bool = False
     """True if ``None`` is allowed, for a value that is determined elsewhere."""
     option: str | None = None
-    """Name of the command-line option without leading dashes; ``None`` if there is none."""
+    """Name of the command-line option without leading dashes; ``None`` if there is none, empty for a word."""
     choices: tuple[Any, ...] = ()
     """Allowed values, or those of each element of a tuple; empty if not restricted."""
     low: float | None = None

@@ -235,6 +235,9 @@ def test_cells_are_runs_that_are_read_back(tmp_path: Path) -> None:
     values = made.frame().set_index("metric")["value"]
     assert values["test_accuracy"] == pytest.approx(100 * run.summary["test_accuracy"])
     assert values["train_s"] == run.summary["train_s"] and values["speed_up"] == 1.0
+    curve = [score for _, _, score in made.results()[made.cells[0].case]["fixed-bits"][0].curve]
+    records = run.records.drop_duplicates("epoch")
+    assert curve == records["val_score"].dropna().tolist() != records["train_score"].dropna().tolist()
     assert math.isfinite(values.drop("to_target_s").sum())
     assert len(gq.Study(systems=["fixed-bits"], graphs=[GRAPH], seeds=[3], epochs=3, hidden=8, folder=tmp_path)
                .run().runs()) == len(gq.runs(tmp_path)) == 1  # fmt: skip

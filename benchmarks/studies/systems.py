@@ -5,7 +5,8 @@ same partition, from the same weights, once per seed, and all values of its line
 lines. The first is the system as published. The second, with a ``+``, has every service of this library that does not
 change its idea (``systems/services.py``), so that ideas are compared and not services.
 
-Each training is stored, so a table of hours can be interrupted and resumed.
+Column ``ceiling`` is the most that any way of sending messages could gain, see :func:`ceiling`. Each training is
+stored, so a table of hours can be interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from benchmarks.engine.trained import TrainingOptions, mean_of, study_rows
 from gnnqlab.study import Contestant, RunResult
 from gnnqlab.study.result import MARGIN
 
-__all__ = ["EVERY", "GRAPHS", "SHAPE", "SYSTEMS_COMPARED", "contestants", "format_rows", "systems", "table"]
+__all__ = [
+    "EVERY", "GRAPHS", "SHAPE", "SYSTEMS_COMPARED", "ceiling", "contestants", "format_rows", "services_by_label",
+    "systems", "table",
+]  # fmt: skip
 
 SYSTEMS_COMPARED = ("vanilla", "random-bits", "adaqp", "pipegcn", "bns-gcn", "sylvie")
 """Default recipes of the table."""
@@ -70,7 +74,7 @@ def systems(
     lines = contestants(SYSTEMS_COMPARED if systems is None else systems)
     run_options = TrainingOptions(**{"trainings": "runs/bench-systems", **options})
     link_settings = {"hosts": hosts, "link": link, "comm_share": comm_share}
-    services = {line.label: _services(line) for line in lines}
+    services = services_by_label(lines)
     return study_rows(
         lambda case, results: table(case, results, services),
         lines,
@@ -111,11 +115,27 @@ def _sources(graph: str | None) -> list[str]:
     return find_graphs(graph, GRAPHS, between=",")
 
 
-def _services(line: Contestant) -> dict[str, str]:
+def services_by_label(lines: Sequence[Contestant]) -> dict[str, dict[str, str]]:
+    """Return the services of each line by its label."""
     from gnnqlab.systems.services import services_of
 
-    settings = line.settings()
-    return services_of(settings["system"], settings.get("gradients", "float32"))
+    settings = {line.label: line.settings() for line in lines}
+    return {label: services_of(each["system"], each.get("gradients", "float32")) for label, each in settings.items()}
+
+
+def ceiling(vanilla: Sequence[RunResult]) -> float:
+    """Compute the largest speed-up that any way of sending messages can have over these trainings of Vanilla.
+
+    The epoch over the epoch without messages: computation and the all-reduce of weight gradients remain. It holds for
+    lines without a ``+``; those with one also send gradients in bfloat16.
+
+    Example:
+        >>> one = RunResult(score=0.9, computation_s=1.0, communication_s=3.0, gradients_s=1.0)
+        >>> ceiling([one])  # 4 s of an epoch, 2 of which are messages
+        2.0
+    """
+    computation_s, gradients_s = mean_of(vanilla, "computation_s"), mean_of(vanilla, "gradients_s")
+    return (computation_s + mean_of(vanilla, "communication_s")) / (computation_s + gradients_s)
 
 
 def table(
@@ -133,7 +153,7 @@ def table(
     """
     vanilla = found["vanilla"]
     targets = [training.best - MARGIN for training in vanilla]
-    total_s = mean_of(vanilla, "train_s")
+    total_s, most = mean_of(vanilla, "train_s"), ceiling(vanilla)
     rows = []
     for name, trainings in found.items():
         train_s = mean_of(trainings, "train_s")
@@ -148,6 +168,7 @@ def table(
             {
                 **row(case, "", train_s, "s", "vanilla", total_s, total_s / train_s, contestant=name),
                 **services.get(name, {}),
+                "ceiling": None if math.isnan(most) else most,
                 "to_target_s": _mean(reached_s),
                 "faster_to_target": _mean(rival_s) / _mean(reached_s),
                 "reached_by": len(reached_s),
@@ -198,6 +219,7 @@ def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
             "total": with_speed_up(entry["value"], entry["ratio"]),
             "to target": with_speed_up(entry["to_target_s"], entry["faster_to_target"])
             + ("" if entry["reached_by"] in (0, entry["seeds"]) else f" ({entry['reached_by']} of {entry['seeds']})"),
+            "ceiling": f"{entry['ceiling']:.2f}x" if entry.get("ceiling") else "",  # older rows have none
             "epochs/s": f"{entry['epochs_per_s']:.2f}",
             "settled epoch": f"{1000 * entry['settled_s']:.1f} ms",
             "test": f"{entry['score']:.2f} ± {entry['score_half']:.2f} %",

@@ -53,11 +53,13 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
-def add_plotly(app, pagename, templatename, context, doctree):
-    """Plotly's code goes where figures are: it is as large as all the rest of a page."""
+def add_scripts(app, pagename, templatename, context, doctree):
+    """Scripts go where they are used: Plotly's code is as large as all the rest of a page."""
     if pagename.startswith("notebooks/"):
         for script in ("plotly.js", "templates.js", "figures.js"):
             app.add_js_file(script, loading_method="defer")
+    if pagename == "claims":
+        app.add_js_file("claims.js", loading_method="defer")
 
 
 def resolve(app, env, node, contnode):
@@ -96,5 +98,5 @@ def setup(app):
     app.connect("autodoc-process-docstring", keep, priority=400)
     app.connect("autodoc-process-docstring", put_back, priority=600)
     app.connect("doctree-read", mend_signatures)
-    app.connect("html-page-context", add_plotly)
+    app.connect("html-page-context", add_scripts)
     app.connect("missing-reference", resolve)

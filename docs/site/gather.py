@@ -12,6 +12,7 @@ from importlib import metadata, resources
 from pathlib import Path
 
 from docs.site import notebooks, reference
+from docs.site.claims import claims_page
 
 __all__ = ["STATIC", "errata_page", "sources", "statics", "write"]
 
@@ -44,6 +45,7 @@ def sources(*, measure: bool) -> dict[str, str | bytes]:
     for page, inner in (("datasets/README.md", "*"), ("docs/results_index.md", "/gnnqlab/results/*")):
         found[page] = f"{found[page]}\n{_TREE.format(inner)}"
     found["errata.md"] = errata_page(measure=measure)
+    found["claims.md"] = claims_page()
     return found | reference.pages()
 
 
@@ -76,7 +78,7 @@ def statics() -> dict[str, str | bytes]:
         "mathjax.js": _mathjax().read_bytes(),
         "plotly.js": resources.files("plotly").joinpath("package_data/plotly.min.js").read_bytes(),
         "templates.js": f"window.gnnqlabTemplates = {json.dumps(templates)};\n",
-        **{name: (here / name).read_bytes() for name in ("figures.js", "site.css")},
+        **{name: (here / name).read_bytes() for name in ("claims.js", "figures.js", "site.css")},
     }
 
 

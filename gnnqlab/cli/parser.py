@@ -131,7 +131,12 @@ def parser_of(
             others are named below. By default help explains all.
     """
     fields = {setting.name: setting for setting in settings_in(command)}
-    positional = "".join(f"{each.name.upper()} " for each in fields.values() if each.default is dataclasses.MISSING)
+    words = [
+        f"{each.name.upper()} " if each.option else f"[{each.name.upper()}] "
+        for each in fields.values()
+        if _is_word(each)
+    ]
+    positional = "".join(words)
     parser = _Parser(
         prog=f"gnnqlab {name}",
         usage=f"gnnqlab {name} {positional}[OPTIONS]",
@@ -145,8 +150,9 @@ def parser_of(
     unexplained: dict[str, list[str]] = {}  # section -> options that are only named
     for setting in all_options:
         helps = help_of([("", setting)])
-        if setting.default is dataclasses.MISSING:
-            options.add_argument(setting.name, help=help_text(helps))
+        if _is_word(setting):
+            count: dict[str, Any] = {} if setting.option else {"nargs": "?"}  # "?": it may be left out
+            options.add_argument(setting.name, help=help_text(helps), **count)
         elif setting.option is not None:
             hidden = _short_text(setting.option, helps, "command", unexplained) if is_short else None
             _add(options, arguments_of(setting.option, helps, setting.name, hidden=hidden))
@@ -205,8 +211,13 @@ def _add(group: Any, arguments: Arguments) -> None:
         group.add_argument(flag, **keywords)
 
 
+def _is_word(setting: Setting) -> bool:
+    """Return True if the value of a setting is a word without a name."""
+    return setting.default is dataclasses.MISSING or setting.option == ""
+
+
 def _display_name(setting: Setting) -> str:
-    return setting.name if setting.default is dataclasses.MISSING else f"--{setting.option}"
+    return setting.name if _is_word(setting) else f"--{setting.option}"
 
 
 def _hyphens(word: str) -> str:

@@ -282,6 +282,13 @@ ERRATA = tuple(
             "a node's home, where most of its edges lay in the pass before, counts too; the printed rule is a setting",
         ),
         (
+            "CD-8",
+            "CDFGNN Alg. 2",
+            "a total is sent if a partial sum of it moved, though the total may not have; partial sums below ε are not "
+            "added, so that the total of P copies may be off by the changes of all of them",
+            'as printed; totals="moved" always adds the master\'s partial sum, and sends totals that moved themselves',
+        ),
+        (
             # TANGO.
             "TG-1",
             "released code of TANGO",

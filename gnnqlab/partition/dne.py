@@ -75,8 +75,9 @@ class _Growth:
         self.left = [len(each) for each in self.near]  # (N,) number of free edges
         self.copies = [0] * nodes
         self.loads = [0] * parts
-        # A heap per part, of pairs (free edges when pushed, node).
+        # A heap per part, of pairs (free edges when pushed, node); entries with another number than now are outdated.
         self.boundary: list[list[tuple[int, int]]] = [[] for _ in range(parts)]
+        self.sizes = [0] * parts  # (P,) nodes of the boundary with free edges
         self.moved = [0] * nodes
         """Bit mask of the parts with the node in their core."""
         self.free, self.room, self.rng = len(ends), room, rng
@@ -112,16 +113,14 @@ class _Growth:
     def _select_nodes(self, number: int, lam: float) -> list[int]:
         """Return the nodes of a part's boundary with the fewest free edges, or a seed."""
         heap, bit = self.boundary[number], 1 << number
-        quota = max(1, int(lam * len(heap)))
+        quota = max(1, int(lam * self.sizes[number]))
         nodes: list[int] = []
         while heap and len(nodes) < quota:
             edges_left, node = heapq.heappop(heap)
-            # Nodes without free edges, and nodes of this part's core, cannot grow the part.
-            if self.left[node] and not self.moved[node] & bit:
-                if edges_left != self.left[node]:  # outdated count: other parts took edges since the push
-                    heapq.heappush(heap, (self.left[node], node))
-                    continue
+            # Nodes of this part's core cannot grow it; those without free edges have no entry with their number.
+            if edges_left == self.left[node] and not self.moved[node] & bit:
                 self.moved[node] |= bit
+                self.sizes[number] -= 1
                 nodes.append(node)
         if not nodes:
             # The boundary is empty: start at the next node with free edges, which only decrease, so none is missed.
@@ -135,9 +134,12 @@ class _Growth:
         self.loads[number] += 1
         self.free -= 1
         for end in (node, neighbour):
+            old_parts = self.copies[end]
+            self.copies[end] |= 1 << number
             self.left[end] -= 1
-            if not self.copies[end] >> number & 1:
-                self.copies[end] |= 1 << number
-                # A node without free edges need not enter the boundary.
-                if self.left[end]:
-                    heapq.heappush(self.boundary[number], (self.left[end], end))
+            # Every boundary with this node gets its new number, so that the fewest free edges come first.
+            for part in range(len(self.loads)):
+                if self.copies[end] & ~self.moved[end] & (1 << part):
+                    self.sizes[part] += bool(self.left[end]) - (old_parts >> part & 1)
+                    if self.left[end]:  # a node without free edges leaves the boundary
+                        heapq.heappush(self.boundary[part], (self.left[end], end))

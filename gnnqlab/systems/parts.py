@@ -7,7 +7,7 @@ JSON holds it as ``module:Class``, which is imported.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gnnqlab.axis_part import AxisPart, complete, missing
@@ -56,6 +56,7 @@ __all__ = [
     "part_from_json",
     "part_to_json",
     "partitioner_named",
+    "without_former_defaults",
     "wrap_part",
     "wraps",
 ]
@@ -205,7 +206,7 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
     else:
         known_parts = f"{sorted(PARTS[axis])} or module:Class"
         raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{did_you_mean(name, PARTS[axis])}")
-    settings = with_present_names(settings, settings_in(kind), warn=False)
+    settings = {**_former_defaults(axis, kind), **with_present_names(settings, settings_in(kind), warn=False)}
     # Checked here, because the TypeError of a constructor would not list the known settings.
     known_names = {field.name for field in dataclasses.fields(kind)}
     if not set(settings) <= known_names:
@@ -219,6 +220,24 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
         key: part_from_json(axis, part) for key, part in settings.items() if isinstance(part, dict) and "name" in part
     }
     return kind(**{**settings, **lists, **inner_parts})
+
+
+def _former_defaults(axis: str, kind: type) -> Mapping[str, Any]:
+    return kind.former_defaults if issubclass(kind, BASES[axis]) else {}
+
+
+def without_former_defaults(axis: str, value: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a part without the settings that have the value of versions before them.
+
+    Example:
+        >>> from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
+        >>> cache = part_to_json("cache", AdaptiveCache(totals="moved"))
+        >>> "totals" in cache, "totals" in without_former_defaults("cache", cache)
+        (True, False)
+    """
+    kind = PARTS[axis].get(value["name"])  # None: a pair by direction, or a part of the user's own
+    added = {} if kind is None else _former_defaults(axis, kind)
+    return {name: setting for name, setting in value.items() if (name, setting) not in added.items()}
 
 
 def former_part(axis: str, value: dict[str, Any]) -> dict[str, Any]:

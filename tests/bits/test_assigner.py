@@ -155,6 +155,36 @@ def test_rows_are_weighed_by_the_variance_of_their_codec():
             assert square > 0 and found[layer] == pytest.approx(square * factor(columns), rel=1e-9), (name, layer)
 
 
+def priced(rank, workers, graph, owner, parameters):
+    """Return the predicted seconds of the last assignment, and the bytes that its bit-widths take in the next epoch."""
+    shard = build_shard(graph, owner, rank, workers)
+    system = make_system("adaqp", group_size=4, period=4, when="blocking", parameters=parameters)
+    trainer = worker_trainer(shard, system, ModelSettings(layers=3, hidden=16, dropout=0.0), TrainSettings())
+    assigner_of(trainer).joint.cost = LinkCost.uniform(workers, bytes_per_s=1e8, latency_s=1e-4)
+    for epoch in range(5):  # assignments after epochs 0 and 2
+        trainer.epoch(epoch)
+    sent = {
+        (channel.layer, channel.direction): sum(
+            layout.num_bytes for (side, _), layout in channel.layouts.items() if side == "send"
+        )
+        for channel in trainer.exchange.channels
+    }
+    trainer.close()
+    last = assigner_of(trainer).history[-1]["problems"]
+    return {(each["layer"], each["direction"]): each["predicted_s"] for each in last}, sent
+
+
+@pytest.mark.parametrize("parameters", ["float32", "bfloat16"])
+def test_predicted_seconds_are_of_the_bytes_that_are_sent(parameters):
+    graph = random_graph(nodes=80, edges=300, seed=3)
+    owner = Random(seed=1).assign(graph, 2)
+    (predicted, ours), (_, theirs) = run_ranks(priced, 2, graph, owner, parameters)
+    assert len(predicted) == 5
+    for place, seconds in predicted.items():
+        # Two workers send to each other at once: the larger message decides, at 100 MB/s and 0.1 ms.
+        assert seconds == pytest.approx(max(ours[place], theirs[place]) / 1e8 + 1e-4, rel=1e-9), place
+
+
 def timed(rank, workers, graph, owner):
     shard = build_shard(graph, owner, rank, workers)
     trainer = worker_trainer(shard, make_system("adaqp", group_size=4), ModelSettings(layers=2), TrainSettings())

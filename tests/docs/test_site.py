@@ -17,9 +17,11 @@ import pytest
 
 import gnnqlab as gq
 from docs.site import notebooks, reference
+from docs.site.claims import claims_page
 from docs.site.gather import errata_page
 from docs.site.llms import llms_text
 from gnnqlab.course.errata import ERRATA
+from gnnqlab.study import load_claims
 from tests.chromium import missing
 from tests.pages import ROOT
 from tests.slow_down import HANG_S
@@ -81,6 +83,18 @@ def test_every_public_name_and_erratum_has_its_place() -> None:
     assert reference.reference_of("gnnqlab.graph.graph.Graph") == "gq.Graph"
     assert reference.reference_of("gnnqlab.message.codecs.spikes.Spikes") == "gq.codecs.Spikes"
     assert reference.reference_of("gnnqlab.launch") == "gq.launch" and reference.reference_of("torch.Tensor") is None
+
+
+def test_the_page_of_claims_has_every_claim_and_its_filter() -> None:
+    page = Page(claims_page())
+    assert {claim.id for claim in load_claims()} <= page.places
+    text = claims_page()
+    assert text.count("<tr id=") == 100 and text.count('data-verdict="not measured"') == len(
+        load_claims(verdict="not measured")
+    )
+    assert "| all | 22 | 34 | 18 | 26 | 100 |" in text
+    assert "0.454 × as fast: in part (gnnqlab bench broadcasts" in text, "a stored number has its source"
+    assert foreign(page.loads) == [] and page.leads == []
 
 
 def test_llms_txt_is_current_and_lists_every_page() -> None:

@@ -84,6 +84,7 @@ def test_the_errors_are_those_of_the_first_output() -> None:
     trainer.exchange.products.on_first_aggregation = lambda y: (seen.append(y), looked(y))
     said = _overheard(trainer.adaptives["product-bits"])
     trainer.gradients(0)
+    assert len(seen) == len(said) == 1, "the first of two layers"
     (y,), (taken,) = seen, said
     torch.testing.assert_close(y.shape, (60, 16))
     noise = NoiseCounter(trainer.graph.ids, 5, 0, stream("bits", 0))

@@ -27,7 +27,7 @@ from tests.slow_down import HANG_S
 EIGHT = 8
 ROOMS = {
     "benchmarks", "bits", "compute", "course", "exchange", "graph", "kernels", "lab", "launch", "message", "nn",
-    "partition", "simulation", "systems", "theory", "train", "tune",
+    "partition", "simulation", "study", "systems", "theory", "train", "tune",
 }  # fmt: skip
 """Folders with a formula, a measurement or a record that can be wrong without a visible effect."""
 HARMLESS = Fault(

@@ -91,3 +91,20 @@ def test_its_signature_names_the_parts_of_a_plain_system() -> None:
         assert is_dataclass(part) and hash(part) == hash(type(part)()), "shared, so it must not change"
         with pytest.raises(FrozenInstanceError):
             part.anything = 1
+
+
+def test_defaults_of_recipes_are_the_settings_of_their_papers() -> None:
+    """AdaQP Table 8; BNS-GCN and PipeGCN as in SYLVIE's comparison; CDFGNN sections 4.1 and 6; SYLVIE Fig. 7."""
+    adaqp = make_system("adaqp").bits
+    assert (adaqp.group_size, adaqp.period, adaqp.lam, adaqp.bit_widths) == (100, 50, 0.5, (2, 4, 8))
+    cdfgnn = make_system("cdfgnn")
+    assert (cdfgnn.partition.gamma, cdfgnn.partition.alpha, cdfgnn.partition.beta) == (0.1, 1.0, 1.0)
+    cache = cdfgnn.cache
+    assert (cache.mu1, cache.mu2, cache.nu1, cache.nu2, cache.xi) == (0.001, 0.02, 0.3, 0.001, 0.01)
+    assert (cache.lambda1, cache.lambda2, cache.memory, cache.totals) == (1.05, 0.9, 0.8, "active")
+    assert cdfgnn.bits == gq.bits.Fixed(bits=8)
+    assert make_system("bns-gcn").sampler.p == 0.1
+    pipelined = make_system("pipegcn").schedule
+    assert (pipelined.feature_smoothing, pipelined.gradient_smoothing) == (0.0, 0.0)
+    assert make_system("sylvie").bits.bit_widths == (1, 2, 4, 8)
+    assert make_system("random-bits").bits.bit_widths == (2, 4, 8)

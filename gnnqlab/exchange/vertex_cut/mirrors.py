@@ -132,7 +132,10 @@ class MirrorAggregation:
 
     def gather(self, direction: str, rows: Tensor, round: int = GATHER) -> PendingReceive:
         """Post partial sums to masters; received ones are added to ``rows`` ``(R, D)``."""
-        return self.channel(direction, round).post(rows, rows, epoch=self.context.epoch)
+        channel, joins = self.channel(direction, round), self.mirrors.legs[round].joins
+        if joins is not None:
+            channel.selection.cache_own(rows, joins)
+        return channel.post(rows, rows, epoch=self.context.epoch)
 
     def scatter(self, direction: str, rows: Tensor, round: int = SCATTER) -> PendingReceive:
         """Post totals from masters; received ones overwrite the rows of mirrors.

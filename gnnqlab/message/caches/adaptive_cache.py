@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
@@ -17,22 +18,29 @@ from torch import Tensor
 from gnnqlab.adaptive import DECISIONS, Adaptive, Entry, Sharing, State, Training
 from gnnqlab.kernels.rowwise.row_change import row_changes, row_moves
 from gnnqlab.message.caches.cache import Cache, Chooser, needs_fading_errors, needs_rows_of_this_epoch
+from gnnqlab.message.caches.cached_parts import ActiveNodes, ActiveTotals, CachedParts
 from gnnqlab.message.caches.row_cache_state import RowCacheState
+from gnnqlab.message.channels.selection import AllRowsOfRoute
+from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.partition.plan import Plan
 from gnnqlab.settings import OneOf, Range, check
 from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["AdaptiveCache", "CacheAtWork", "Threshold"]
 
 RULES = ("text", "equation", "fixed")
+TOTALS = ("active", "moved")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveCache(Cache):
     """Skip rows that changed by at most a share ε of their size; adapt ε to the training accuracy.
 
-    Algorithm 2: row z is sent if ``max|z - h| > ε max|z|``, h the *receiver's* copy; gradients likewise. The message is
-    the difference z - h, and both ends add its decoded value to h, so rounding errors never accumulate. After an epoch
-    (Eq. 6, λ1 > 1 > λ2)
+    Row z is sent if ``max|z - h| > ε max|z|``, h the *receiver's* copy; gradients likewise. The message is the
+    difference z - h, and both ends add its decoded value to h, so rounding errors never accumulate. Under a vertex-cut
+    Algorithm 2 tests partial sums: each copy of a node, the master too, caches the partial sum that it last used, the
+    total is the sum of the cached ones, and it is sent to all mirrors if any of them was updated (``totals="active"``).
+    After an epoch (Eq. 6, λ1 > 1 > λ2)
 
         relaxed:   ε = min(λ1 ε, ε + ξ)    tightened: ε = max(λ2 ε, ε - ξ)
 
@@ -45,9 +53,11 @@ class AdaptiveCache(Cache):
     slowly: ``amazon_computers`` lost 5.5 points in 200 epochs, and none with ``equation``, at 1.4 times the bytes and
     equal time (``gnnqlab bench cdfgnn``).
 
-    Differs: the paper scatters whole totals while it quantizes differences (erratum CD-4); here both are differences.
-    It gives no initial ε or mean; the B of its messages is the axis ``bits``. With ``Assigned`` bit-widths the variance
-    is that of the differences last sent, while the predicted seconds include skipped rows.
+    Differs: ``totals="moved"`` adds the master's present partial sum, and sends a total if the total itself moved
+    (erratum CD-8); attention, whose parts are no sums, always does. The paper scatters whole totals while it quantizes
+    differences (erratum CD-4); here both are differences. It gives no initial ε or mean; the B of its messages is the
+    axis ``bits``. With ``Assigned`` bit-widths the variance is that of the differences last sent, while the predicted
+    seconds include skipped rows.
 
     Example:
         >>> cache = AdaptiveCache()
@@ -59,10 +69,15 @@ class AdaptiveCache(Cache):
     """Assumption of forecasts."""
     steerable: ClassVar[tuple[str, ...]] = ("epsilon", "rule")
     """Settings that may change during training."""
+    former_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({"totals": "moved"})
+    """Until 0.9.0 there were only totals that moved themselves."""
     epsilon: Annotated[float, Range(0, 1)] = 0.05
     """Initial ε, in [0, 1]; with rule ``fixed`` that of all epochs. Not given in the paper."""
     rule: Annotated[str, OneOf(RULES)] = "text"
     """``text``, ``equation``, or ``fixed`` (constant ε)."""
+    totals: Annotated[str, OneOf(TOTALS)] = "active"
+    """Totals of a vertex-cut to send: of ``active`` nodes, a partial sum of which was updated (Algorithm 2), or totals
+    that ``moved`` themselves. No effect under an edge-cut."""
     first_mean: Annotated[float, Range(0, 1)] = 0.0
     """Mean accuracy before the first epoch, in [0, 1]. Not given in the paper."""
     memory: Annotated[float, Range(0, 1, open_high=True)] = 0.8
@@ -133,9 +148,22 @@ class CacheAtWork(RowCacheState):
         super().__init__(both_ends=True)
         self.settings, self.epsilon = settings, settings.epsilon
         self._room: Tensor | None = None
+        self._active: dict[ExchangeKey, ActiveNodes] = {}
 
     def build(self) -> _MovedRows:
         return _MovedRows(self)
+
+    def selection_at(self, place: ExchangeKey, plan: Plan) -> AllRowsOfRoute | None:
+        """Return the selection of Algorithm 2 for partial sums and their totals; ``None`` for other rows."""
+        if self.settings.totals != "active":
+            return None
+        layer, direction, round_ = place
+        if plan.accumulate and plan.parts:
+            active = self._active[place] = ActiveNodes()
+            return CachedParts(self.build(), self.held_at(place), active, plan.rank)
+        # Totals follow the partial sums that form them: those of the round before.
+        gathered = self._active.get(ExchangeKey(layer, direction, round_ - 1))
+        return None if gathered is None else ActiveTotals(self.build(), self.held_at(place), gathered)
 
     def room(self, held: Tensor) -> Tensor:
         """Return a buffer for the differences of one message, reused by the next message of this worker."""

@@ -14,7 +14,10 @@ from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.partition.plan import Plan
 from gnnqlab.worker_context import WorkerContext
 
-__all__ = ["RowCacheCheckpoint", "RowCacheState", "at_work"]
+__all__ = ["OWN", "RowCacheCheckpoint", "RowCacheState", "at_work"]
+
+OWN = "own"
+"""Side of a worker's storage with rows that it holds for itself; the peer is the worker."""
 
 
 def at_work(cache: Cache) -> RunningCache:
@@ -62,7 +65,8 @@ class RowCacheState(RunningCache):
             "/".join(map(str, (*place, *_ends(side, worker.rank, peer)))): rows  # layer/direction/round/sender/receiver
             for place, copies in self.held.items()
             for (side, peer), rows in copies.items()
-            if side == self._sides[0]  # of two identical copies only the receiver's is saved
+            # of two identical copies only the receiver's is saved; a worker's own rows exist once
+            if side == self._sides[0] or peer == worker.rank
         }
 
     def restore_rows(self, tensors: Mapping[str, Tensor], worker: WorkerContext) -> None:
@@ -74,6 +78,9 @@ class RowCacheState(RunningCache):
             layer, direction, round_, *ends = name.split("/")
             sender, receiver = map(int, ends)
             copies = self.held_at(ExchangeKey(int(layer), direction, int(round_)))
+            if sender == receiver == worker.rank:  # rows that a worker holds for itself
+                copies[OWN, sender] = rows.to(worker.device, copy=True)
+                continue
             # Both ends restore the one saved copy, so that they are identical again.
             for side in self._sides:
                 end, peer = (receiver, sender) if side == "receive" else (sender, receiver)

@@ -137,6 +137,14 @@ class AllRowsOfRoute:
         codec.decode(contents.encoded, contents.layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)
         return out
 
+    def cache_own(self, x: Tensor, rows: Tensor) -> None:
+        """Replace this worker's own partial sums by cached ones, before others are added; no effect by default.
+
+        Args:
+            x: partial sums, float32 ``(R, D)``, changed in place.
+            rows: rows of ``x`` to which received partial sums are added, int64.
+        """
+
 
 def all_places(num_rows: int, like: Tensor) -> Tensor:
     """Return the positions of all rows of a route, int64 ``(n,)``."""

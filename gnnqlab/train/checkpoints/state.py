@@ -15,7 +15,7 @@ from torch import Tensor
 from gnnqlab.former_names import with_former_names
 from gnnqlab.plain_values import all_gather_values, broadcast_value, gather_values
 from gnnqlab.settings import settings_in
-from gnnqlab.systems.parts import PARTS, former_part
+from gnnqlab.systems.parts import PARTS, former_part, without_former_defaults
 from gnnqlab.train.checkpoints.checkpoint import Checkpoint, Checkpoints, newest_checkpoint
 from gnnqlab.train.checkpoints.model_file import ModelFile
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
@@ -72,6 +72,9 @@ def _digest(value: dict[str, Any]) -> str:
     }
     compared["task"] = {
         name: setting for name, setting in value["task"].items() if (name, setting) not in _ADDED.items()
+    }
+    compared["system"] = compared["system"] | {
+        axis: without_former_defaults(axis, compared["system"][axis]) for axis in PARTS
     }
     return hashlib.blake2b(json.dumps(compared, sort_keys=True).encode(), digest_size=12).hexdigest()
 

@@ -193,6 +193,9 @@ class LaunchKeywords(TypedDict, total=False):
     largest skipped change; 0 skips only unchanged blocks."""
     rule: Literal["text", "equation", "fixed"] | Literal["fixed", "age", "variation"]
     """``text``, ``equation``, or ``fixed`` (constant ε).; ``fixed``, ``age`` or ``variation``."""
+    totals: Literal["active", "moved"]
+    """Totals of a vertex-cut to send: of ``active`` nodes, a partial sum of which was updated (Algorithm 2), or
+    totals that ``moved`` themselves. No effect under an edge-cut."""
     feature_smoothing: float
     """γ in [0, 1) for halo rows; 0: no smoothing. PipeGCN-F uses 0.95."""
     gradient_smoothing: float

@@ -147,4 +147,12 @@ FAULTS = (
         test="bits/test_exact_at.py::test_a_round_is_new_whenever_widths_are",
         why="rows of a layer would be exact both ways, and cost twice the bytes",
     ),
+    Fault(
+        name="an assignment priced without parameters of rows",
+        file="bits/assigner/assignment.py",
+        before="            param_bytes=self._codec.param_bytes,\n            transport",
+        after="            param_bytes=lambda width, columns: 0,\n            transport",
+        test="bits/test_assigner.py::test_predicted_seconds_are_of_the_bytes_that_are_sent",
+        why="at 64 columns and 2 bits a third of a row would have no price",
+    ),
 )

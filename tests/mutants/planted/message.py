@@ -243,4 +243,37 @@ FAULTS = (
         test="simulation/test_theory_check.py::test_biased_messages_are_none_of_theorem_3",
         why="a bound on variance would be shown for a gradient that is off by more than it says",
     ),
+    Fault(
+        name="ε moved by the accuracy of the epoch before",
+        file="message/caches/adaptive_cache.py",
+        before="next_epsilon(epsilon, accuracy=accuracy, mean=mean)",
+        after="next_epsilon(epsilon, accuracy=vars(self).setdefault('late', accuracy), mean=mean)"
+        "; self.late = accuracy",
+        test="message/test_adaptive_cache.py::test_it_relaxes_after_a_gain_and_tightens_after_a_loss",
+        why="CDFGNN's Eqs. 6 and 7 would act one epoch late",
+    ),
+    Fault(
+        name="the master adds its present partial sum",
+        file="message/caches/cached_parts.py",
+        before="        x.index_copy_(0, own, held)  # the total",
+        after="        # the total",
+        test="exchange/test_cached_parts.py::test_totals_and_sent_rows_are_those_of_algorithm_2",
+        why="totals would not be sums of cached values, as CDFGNN's Algorithm 2 says",
+    ),
+    Fault(
+        name="received differences activate no node",
+        file="message/caches/cached_parts.py",
+        before="self._active.rows[contents.of_rows(route.rows)] = True",
+        after="pass",
+        test="exchange/test_cached_parts.py::test_totals_and_sent_rows_are_those_of_algorithm_2",
+        why="mirrors would keep totals that miss the changes of others",
+    ),
+    Fault(
+        name="checkpoints without the master's own sums",
+        file="message/caches/row_cache_state.py",
+        before=" or peer == worker.rank",
+        after="",
+        test="exchange/test_cached_parts.py::test_a_resumed_training_continues_with_the_cached_parts",
+        why="a resumed training would send other rows than an uninterrupted one",
+    ),
 )

@@ -107,4 +107,28 @@ FAULTS = (
         test="run/test_class_scores.py::test_values_equal_scikit_learn",
         why="known and predicted classes would be swapped",
     ),
+    Fault(
+        name="a curve of training scores",
+        file="study/result.py",
+        before="float(row.val_score))",
+        after="float(row.train_score))",
+        test="test_study.py::test_cells_are_runs_that_are_read_back",
+        why="time to accuracy would be that of memorized nodes",
+    ),
+    Fault(
+        name="CDFGNN without hosts",
+        file="systems/recipes/cdfgnn.py",
+        before="gamma: float = 0.1",
+        after="gamma: float = 0.0",
+        test="systems/test_system.py::test_defaults_of_recipes_are_the_settings_of_their_papers",
+        why="every table would have CDFGNN without its cut",
+    ),
+    Fault(
+        name="a verdict without the interval",
+        file="study/claims.py",
+        before="has_direction = value - half > neutral",
+        after="has_direction = value > neutral",
+        test="test_claims.py::test_a_rule_judges_mean_and_interval",
+        why="chance would count as a paper's effect",
+    ),
 )
