@@ -223,8 +223,8 @@ FAULTS = (
     Fault(
         name="EBV in descending order of degrees",
         file="partition/ebv.py",
-        before="order = np.argsort(degrees[ends.u] + degrees[ends.v], kind",
-        after="order = np.argsort(-(degrees[ends.u] + degrees[ends.v]), kind",
+        before="order = np.argsort(degrees[edges.ends.u] + degrees[edges.ends.v], kind",
+        after="order = np.argsort(-(degrees[edges.ends.u] + degrees[edges.ends.v]), kind",
         test="partition/test_golden_cuts.py::test_ebv_places_every_edge_as_the_equation_says",
         why="it would be another algorithm, which copies hubs first",
     ),
