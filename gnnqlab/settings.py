@@ -105,8 +105,7 @@ class Option:
 
 
 NO_OPTION = Option(None)
-OPTIONAL_WORD = Option("")
-"""The value is a word without a name on the command line, which may be left out."""
+OPTIONAL_WORD = Option("")  # a word without a name on the command line, which may be left out
 
 
 @dataclass(frozen=True)

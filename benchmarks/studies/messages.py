@@ -1,8 +1,8 @@
-"""Comparison of all systems where messages outweigh the weights, and the most that any way of sending could gain.
+"""Comparison of all systems where messages outweigh the weights, with the most that any way of sending could gain.
 
 AdaQP's and SYLVIE's claims are about graphs whose messages are thousands of times as large as the weight gradients. On
 small graphs gradients fill the link, and no system can gain much (``bench systems``). Here are graphs with more nodes,
-four workers on two hosts and 300 epochs, SANCUS with the others, and PipeGCN with both forms of dropout (erratum
+four workers on two hosts and 300 epochs, SANCUS among the others, and PipeGCN with both forms of dropout (erratum
 PI-2), all as published.
 
 Column ``ceiling``: Vanilla's epoch over the same epoch without its messages. Computation and the all-reduce of weight

@@ -62,8 +62,8 @@ FAULTS = (
     Fault(
         name="the gradients of copies are not added up",
         file="exchange/vertex_cut/mirrors.py",
-        before="        return channel.post(rows, rows, ",
-        after='        return channel.post(rows, rows if direction == "forward" else rows.clone(), ',
+        before="return channel.post(rows, rows, ",
+        after='return channel.post(rows, rows if direction == "forward" else rows.clone(), ',
         test="exchange/test_replica.py::test_workers_equal_one_process",
         why="losses of the first epoch would be right, and all that is learnt wrong",
     ),
