@@ -44,7 +44,7 @@ _NO_SECONDS: dict[str, dict[str, Any]] = {
     "sylvie-r": {"delta": 10**6},
 }  # fmt: skip
 """System -> settings with which it decides nothing by measured seconds, so that two runs of it are equal."""
-_KILL_EPOCHS, _MORE_EPOCHS, _ENDLESS = 150, 5, 100_000
+_KILL_EPOCHS, _MORE_EPOCHS, _ENDLESS, _LONGEST = 60, 5, 100_000, 100
 _LIMIT_S, _LEFT_S = 120.0, 2.0
 
 
@@ -101,9 +101,11 @@ def draw(kind: str, number: int) -> Draw:
         "delay_s": 0.05 * chance.random(),
     }
     if kind == "kills":
-        return Draw(system=systems[number % len(systems)], epoch=chance.randrange(_KILL_EPOCHS - 30), **fault)
+        return Draw(system=systems[number % len(systems)], epoch=chance.randrange(_KILL_EPOCHS - 10), **fault)
     target, system = TARGETS[number % len(TARGETS)], systems[number // len(TARGETS) % len(systems)]
-    return Draw(system=system, target=target, signal=chance.choice(SIGNALS), epoch=chance.randrange(200), **fault)
+    return Draw(
+        system=system, target=target, signal=chance.choice(SIGNALS), epoch=chance.randrange(_KILL_EPOCHS), **fault
+    )
 
 
 def outcomes(kind: str, numbers: range, folder: Path) -> list[Outcome]:
@@ -144,8 +146,8 @@ class _References:
         path = self._folder / f"reference-{drawn.system}-{drawn.workers}.json"
         stored = files.read_json(path)
         if stored is None or stored["commit"] != self.commit or len(stored["losses"]) < epochs:
-            root = self._folder / "runs-reference"
-            run = launch(_config(drawn, epochs=max(epochs, 400)), root=root, wait=True)
+            root = self._folder / f"runs-reference-{os.getpid()}"  # another call may use the same folder
+            run = launch(_config(drawn, epochs=max(epochs, _LONGEST)), root=root, wait=True)
             stored = {"commit": self.commit, "losses": _losses(run)}
             files.write_json(path, stored)
             shutil.rmtree(root, ignore_errors=True)
