@@ -179,7 +179,8 @@ def start_guard(
     Raises:
         RuntimeError: if the guard does not start.
     """
-    command = [*shlex.split(os.environ.get(STARTER, "")), sys.executable, "-m", "gnnqlab.launch.guard", *options]
+    prefix = shlex.split(os.environ.get("GNNQLAB_STARTER", ""))
+    command = [*prefix, sys.executable, "-m", "gnnqlab.launch.guard", *options]
     if not detach:
         # A surviving child process may have inherited the pipe, so the guard monitors the pid as well.
         command += ["--watch-stdin", f"--launcher={os.getpid()}:{processes.start_time(os.getpid())}"]

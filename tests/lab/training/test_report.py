@@ -15,6 +15,10 @@ from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.lab.training import compare
 from gnnqlab.lab.training.report import write_report
+from gnnqlab.lab.training.report_cards import cards_of_run
+from gnnqlab.lab.training.snapshot import take
+from gnnqlab.run.folder import write_json
+from gnnqlab.run.machine_links import FILE, MachineLinks
 from gnnqlab.run.run import Run
 from gnnqlab.systems.recipes.uniform_bits import fixed_bits
 from gnnqlab.train.config.command import command_of
@@ -197,6 +201,18 @@ def test_a_slow_worker_is_among_the_facts_of_a_run(tmp_path: Path) -> None:
     run.records.loc[is_slow, "dense_s"] *= 20
     text = report(tmp_path, run)
     assert re.search(r"Slow worker.*rank 2.*times as long as the median of the others since epoch 15", text, re.DOTALL)
+
+
+def test_slowest_link_between_machines_is_among_the_facts(tmp_path: Path) -> None:
+    run = dataclasses.replace(take(make_run(workers=2, epochs=3)), folder=tmp_path)
+    before = cards_of_run(run, 0.5)
+    links = [{"machines": [0, other], "latency_s": 2e-3, "bit_per_s": 1e9 / other, "clock_s": 0.0} for other in (1, 2)]
+    write_json(tmp_path / FILE, dataclasses.asdict(MachineLinks([{}, {}, {}], links, ["machine 2 is slow"])))
+    assert cards_of_run(run, 0.5) == [
+        *before,
+        ("Slowest link", "500 Mbit/s", "between machines 0 and 2, 2.00 ms there and back, at the start"),
+        ("Warning", "machines", "machine 2 is slow"),
+    ]
 
 
 def test_a_recorded_timeline_is_shown_with_its_words(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +16,6 @@ from gnnqlab.systems import SYSTEMS
 from tests.slow_down import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
-
-SUBMITTED: Any = SimpleNamespace(folder=Path("nowhere"), status="stopped", errors=[], id="x")
 
 
 def _until(holds: Callable[[], Any]) -> None:
@@ -205,14 +201,13 @@ def test_train_offers_slurm_only_where_it_is(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}" if name == "sbatch" else None)
     settings = {"workers": 2, "hidden": 8, "layers": 2, "link": "loopback", "measure": False}
     with_slurm = Tuner("sbm:200,4,8", **settings)
+    _until(lambda: with_slurm.panel.updater and with_slurm.model.is_probed)
     [choice] = with_slurm.panel.place_choice
-    submitted: list[object] = []
-    monkeypatch.setattr("gnnqlab.lab.tuner.session._submit", lambda config: submitted.append(config) or SUBMITTED)
     choice.value = "SLURM"
     assert with_slurm.session.in_queue
-    with_slurm.train()
-    assert submitted == [with_slurm.config]
     choice.value = "this machine"
     assert not with_slurm.session.in_queue
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert Tuner("sbm:200,4,8", **settings).panel.place_choice == []
+    without = Tuner("sbm:200,4,8", **settings)
+    assert without.panel.place_choice == []
+    _until(lambda: without.model.is_probed)

@@ -13,6 +13,8 @@ import pytest
 from gnnqlab.lab.figures.updates import Updater
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import OwnRecords, TunerSession
+from gnnqlab.launch.slurm import Slurm
+from gnnqlab.run.run import Run
 from tests.slow_down import HANG_S, wait_until
 
 
@@ -68,6 +70,25 @@ def test_session_sentence_shows_run_progress_and_a_second_run_is_refused(session
         session.train()
     session.stop()
     assert "stopped" in session.sentence and "left" not in session.sentence and not session.under_way
+
+
+def test_next_run_goes_to_the_queue_if_it_was_chosen(
+    session: TunerSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted: list[Any] = []
+
+    def submit(place: Slurm, run: Run) -> Any:
+        submitted.append((place.workers_per_node, run.status, run.config))
+        return FakeRun(run.config, tmp_path)
+
+    monkeypatch.setattr(Slurm, "submit", submit)
+    session.in_queue = True
+    run: Any = session.train()
+    assert submitted == [(2, "prepared", session.model.config)] and session.under_way
+    run.stop()
+    session.in_queue = False
+    session.train()
+    assert len(submitted) == 1
 
 
 def test_speed_ups_need_a_timed_vanilla(session: TunerSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,22 @@ FAULTS = (
         why="a healthy run would fail, now and then, of a lost connection",
     ),
     Fault(
+        name="ranks find each other without the token of their run",
+        file="launch/same_run.py",
+        before='return PrefixStore(_digest(token, "keys"), store)',
+        after="return store",
+        test="launch/test_same_run.py::test_ranks_of_one_run_share_keys_that_others_do_not_find",
+        why="a process without the token could be taken for a worker",
+    ),
+    Fault(
+        name="a fast link between machines is called slow",
+        file="launch/machine_links.py",
+        before='link["bit_per_s"] < _SLOW_SHARE',
+        after='link["bit_per_s"] > _SLOW_SHARE',
+        test="launch/test_machine_links.py::test_each_trouble_has_a_warning",
+        why="a transport on the wrong interface would train a hundred times slower without a word",
+    ),
+    Fault(
         name="another graph taken for the one that a run was trained on",
         file="run/own_parts.py",
         before="workers).name != shards.name:",
