@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import socket
 from collections.abc import Callable
@@ -81,6 +82,17 @@ def test_missing_machine_is_named_at_the_end_of_the_time() -> None:
         Meeting(0, 3, "127.0.0.1", free_port(), join_s=30.0, clock=lambda: next(seconds))
     with pytest.raises(LaunchRefused, match="machine 0 must answer at 127.0.0.1:.*Connection refused; start its"):
         Meeting(1, 3, "127.0.0.1", free_port(), join_s=30.0, clock=lambda: next(seconds))
+
+
+def test_unreachable_machine_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise OSError(errno.EHOSTUNREACH, "No route to host")
+
+    monkeypatch.setattr(socket, "create_connection", unreachable)
+    seconds = itertools.count(0.0, 4.0)
+    with pytest.raises(LaunchRefused, match="machine 0 must answer at 10.9.8.7:29500, got: .*No route to host; start"):
+        Meeting(1, 2, "10.9.8.7", 29500, clock=lambda: next(seconds))
+    assert next(seconds) <= 24, "ten seconds, not the fifteen minutes in which it may be started"
 
 
 def test_machine_that_leaves_ends_the_others() -> None:
