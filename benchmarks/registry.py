@@ -37,6 +37,7 @@ BENCHES = {
     "nodewise": "benchmarks.kernels.nodewise",
     "precision": "benchmarks.studies.precision",
     "predict": "benchmarks.studies.predict",
+    "recommend": "benchmarks.studies.recommend",
     "sddmm": "benchmarks.kernels.sddmm",
     "spmm": "benchmarks.kernels.spmm",
     "systems": "benchmarks.studies.systems",

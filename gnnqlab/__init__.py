@@ -65,6 +65,7 @@ _HOMES = {
     "load": "gnnqlab.graph",
     "probe": "gnnqlab.tune.probe",
     "read_edges": "gnnqlab.graph",
+    "recommend": "gnnqlab.tune.recommendation",
     "resume": "gnnqlab.launch",
     "runs": "gnnqlab.launch",
     "simulate": "gnnqlab.simulation.simulate",

@@ -58,6 +58,7 @@ from gnnqlab.train.config.configure import configure as configure
 from gnnqlab.train.config.launch_keywords import LaunchKeywords as _LaunchKeywords
 from gnnqlab.tune.autotune import autotune as autotune
 from gnnqlab.tune.probe import probe as probe
+from gnnqlab.tune.recommendation.recommend import recommend as recommend
 
 class _Launch:  # the callable module gnnqlab.launch
     @overload  # with the settings that there are, for editors

@@ -1,4 +1,4 @@
-"""The command line: ``gnnqlab train | compare | predict | bench | systems | graphs | models | doctor | runs``.
+"""The command line: ``gnnqlab train | compare | recommend | bench | predict | systems | graphs | models | runs``.
 
 Progress goes to standard error. With ``--json`` the last line of standard output is one JSON object, ``{"error",
 "exit_code"}`` after an error. The exit code is 0 on success, 2 for wrong usage (one line: rule, value, way out), 1 if a

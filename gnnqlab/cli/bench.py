@@ -27,9 +27,10 @@ class Bench:
     repeats: int | None = None
     """Interleaved repetitions; default: the benchmark's own."""
     link: str | None = None
-    """epoch, throughput: compare systems over emulated hosts with links of this rate, for instance 1gbit. predict:
-    rate of the links between hosts; default 200mbit. cdfgnn: the same; default 50mbit. limits: of the paced link;
-    default 1gbit. minibatch: of each worker's link; default 1gbit."""
+    """epoch, throughput: compare systems over emulated hosts with links of this rate, for instance 1gbit. predict: rate
+    of the links between hosts; default 200mbit. cdfgnn: the same; default 50mbit. limits: of the paced link; default
+    1gbit. minibatch: of each worker's link; default 1gbit. recommend: rates separated by commas; default
+    100mbit,1gbit."""
     comm_share: float | None = None
     """epoch, throughput: instead of --link, the share of its epoch that Vanilla spends communicating; default of
     throughput: 0.89 and 0.94."""
@@ -39,7 +40,7 @@ class Bench:
     workers: str | None = None
     """epoch with a link, throughput, accuracy, tasks: numbers of workers, separated by commas; default 2,4 and 2, 2,
     2. predict: only configurations with this number. limits: default 1,2. minibatch: default 1,2,4. codecs with
-    --seeds: default 8."""
+    --seeds: default 8. recommend: default 2,4."""
     graph: str | None = None
     """epoch with a link, throughput: name or path; default: a planted partition. epoch without: several, separated by
     semicolons; default one real, one synthetic. accuracy: default two real graphs. compute: default coauthor_physics.
@@ -48,7 +49,8 @@ class Bench:
     several, separated by semicolons; the same default. cuts: several, separated by semicolons; default one real, three
     synthetic. limits: the same; default one real, two synthetic. versions: the same; default one synthetic. minibatch:
     default a planted partition, for scores digits. memory: of trainings; default rmat:12,30. broadcasts: default cora
-    and amazon_computers. codecs: several, separated by commas; default four real graphs, with --seeds three."""
+    and amazon_computers. codecs: several, separated by commas; default four real graphs, with --seeds three.
+    recommend: several, separated by semicolons; default three real ones, one synthetic."""
     models: str | None = None
     """throughput, accuracy, codecs, compute, epoch, int8, limits, memory, messages, minibatch, nodewise, precision,
     systems, tango: names of models, separated by commas; default: all seven; codecs and compute: three; epoch:
@@ -62,7 +64,8 @@ class Bench:
     default: all. predict: only these systems. systems: names of systems, each as published and with all compatible
     features of this library, or with a + only the latter. precision: names of systems as published. caches: parts of
     the names of rows, for instance metis / float32; default: all. broadcasts and messages: the same, for instance
-    variation. memory: recipes whose memory is predicted; default: all. versions: names of systems; default vanilla."""
+    variation. memory: recipes whose memory is predicted; default: all. versions: names of systems; default vanilla.
+    recommend: systems to rank; default: all."""
     parts: str | None = None
     """memory: parts of the table, separated by commas: SAR's peaks and seconds compared with Vanilla's, predicted
     memory, live matrices, activations saved by layers; default: peaks,seconds,foreseen,live,kept. codecs without
@@ -79,15 +82,15 @@ class Bench:
     during training. accuracy: default by model. compute: default 40. precision, systems: default 150. broadcasts:
     default 120. cdfgnn: default 100. codecs: default by graph. fanouts: default 60. exact, int8, tango: default 200.
     messages: default 300. limits: default 15. memory: of runs with memory records; default 2. minibatch: of the
-    trainings for scores; default 30. tasks: default 100."""
+    trainings for scores; default 30. recommend, tasks: default 100."""
     seeds: int | None = None
     """epoch, with a link: number of seeds to compare the accuracies of Vanilla and AdaQP; default: none. codecs: of
     complete trainings, which are compared instead; default: none. accuracy, broadcasts, caches, cdfgnn, compute, int8,
-    messages, minibatch, precision, systems, tango, tasks: trainings of each contestant; default 5. fanouts: default 3.
-    variance: of weights and noise; default 5."""
+    messages, minibatch, precision, systems, tango, tasks: trainings of each contestant; default 5. fanouts,
+    recommend: default 3. variance: of weights and noise; default 5."""
     first_seed: int | None = None
     """epoch with a link, accuracy, broadcasts, caches, cdfgnn, codecs, compute, int8, messages, minibatch, precision,
-    systems, tango, variance: seed of the first of these trainings; default 0."""
+    recommend, systems, tango, variance: seed of the first of these trainings; default 0."""
     other_python: Annotated[str | None, Former("other")] = None
     """versions: path of the Python interpreter of an environment, or of a built checkout, with another gnnqlab."""
     keep: str | None = None
@@ -97,8 +100,8 @@ class Bench:
     """Folder of stored tables; default: the package's own, gnnqlab/results. With results: folder to show."""
     trainings: str | None = None
     """systems: folder in which trainings are stored and reused by the next call; default runs/bench-systems. accuracy,
-    broadcasts, caches, cdfgnn, codecs, exact, faults, messages, precision, tango: the same, default runs/bench-accuracy
-    and so on; int8: that of tango."""
+    broadcasts, caches, cdfgnn, codecs, exact, faults, messages, precision, recommend, tango: the same, default
+    runs/bench-accuracy and so on; int8: that of tango."""
     page: Path | None = None
     """results: write the page of results to this file, its charts into a folder of the same name, and the index of all
     stored tables next to it."""

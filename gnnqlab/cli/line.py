@@ -23,6 +23,7 @@ from gnnqlab.cli.lists import Doctor, Graphs, Models, Runs, Systems
 from gnnqlab.cli.notebooks import Notebooks
 from gnnqlab.cli.parser import UsageError, parse
 from gnnqlab.cli.predict import Predict
+from gnnqlab.cli.recommend import Recommend
 from gnnqlab.cli.reproduce import Reproduce
 from gnnqlab.cli.trace import ExportTrace
 from gnnqlab.cli.train import Train
@@ -51,8 +52,8 @@ class Completion:
 _COMMANDS: dict[str, type[Any]] = {
     re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower(): kind  # ExportTrace -> export-trace
     for kind in (
-        Train, Compare, Autotune, Bench, Reproduce, Systems, Graphs, Models, Runs, Predict, ExportTrace, Doctor,
-        Notebooks, Worker, Completion,
+        Train, Compare, Recommend, Autotune, Bench, Reproduce, Systems, Graphs, Models, Runs, Predict, ExportTrace,
+        Doctor, Notebooks, Worker, Completion,
     )
 }  # fmt: skip
 

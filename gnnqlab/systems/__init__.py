@@ -5,11 +5,13 @@ from gnnqlab.systems.recipes.adaqp import adaqp, adaqp_p, adaqp_q
 from gnnqlab.systems.recipes.bns_gcn import bns_gcn
 from gnnqlab.systems.recipes.cagnet import cagnet
 from gnnqlab.systems.recipes.cdfgnn import cdfgnn
+from gnnqlab.systems.recipes.exact import exact
 from gnnqlab.systems.recipes.pipegcn import pipegcn
 from gnnqlab.systems.recipes.rotated import adaqp_r, sylvie_r
 from gnnqlab.systems.recipes.sancus import sancus, sancus_q
 from gnnqlab.systems.recipes.sar import sar
 from gnnqlab.systems.recipes.sylvie import sylvie
+from gnnqlab.systems.recipes.tango import tango, tango_int4
 from gnnqlab.systems.recipes.uniform_bits import fixed_bits, random_bits
 from gnnqlab.systems.recipes.vanilla import vanilla
 from gnnqlab.systems.recipes.varco import varco
@@ -26,6 +28,7 @@ __all__ = [
     "bns_gcn",
     "cagnet",
     "cdfgnn",
+    "exact",
     "exact_at",
     "fixed_bits",
     "make_system",
@@ -37,6 +40,8 @@ __all__ = [
     "sar",
     "sylvie",
     "sylvie_r",
+    "tango",
+    "tango_int4",
     "vanilla",
     "varco",
 ]

@@ -50,7 +50,7 @@ def estimate_timing(config: RunConfig, trace: Trace) -> Timing:
 
     def epoch_time(bits: int, phase_seconds: dict[str, float]) -> EpochTime:
         sent_bytes = assigner.sent_bytes(assigner.choose(Fixed(bits=bits)))  # (P, P) per layer and direction
-        volume = sum(wire.busiest_bytes(amount) for amount in sent_bytes.values())
+        volume = trace.row_weight * sum(wire.busiest_bytes(amount) for amount in sent_bytes.values())
         epoch_s = sum(phase_seconds.values()) + len(sent_bytes) * _GAMMA_S + theta * volume
         return EpochTime(epoch_s=epoch_s, phases=phase_seconds, busiest_bytes=volume, exchanges=len(sent_bytes))
 

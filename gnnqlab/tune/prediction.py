@@ -8,7 +8,7 @@ methods an error names the missing one.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from gnnqlab.bits.row import EXACT
 from gnnqlab.message.direction import of_direction
 from gnnqlab.systems.system import System
 from gnnqlab.systems.unbiased import biased
+from gnnqlab.theory.cost import LinkCost
 from gnnqlab.theory.variance import AVERAGE
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.offline_assigner import OfflineAssigner
@@ -52,7 +53,11 @@ def predict_widths(
         ValueError: if the policy cannot be predicted, or has no base.
     """
     context = TracePredictionContext(
-        assigner=assigner.with_codec(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base
+        assigner=assigner.with_codec(system.codec),
+        cost=_cost(wire, assigner.trace.row_weight),
+        transport=wire.transport,
+        epoch=epoch,
+        base=base,
     )
     parts = [of_direction(system.bits, direction) for direction in ("forward", "backward")]
     answers = [part.predict(context) for part in dict.fromkeys(parts)]  # one, if both directions share a policy
@@ -62,6 +67,12 @@ def predict_widths(
             f"base is for policies that move a base, got {base} for {type(system.bits).__name__}; leave it out"
         )
     return predicted_widths
+
+
+def _cost(wire: Wire, row_weight: float) -> LinkCost:
+    """Return θ and γ of every pair for traced rows, each of which stands for ``row_weight`` rows."""
+    cost = wire.cost()
+    return cost if row_weight == 1.0 else replace(cost, theta_s_per_byte=row_weight * cost.theta_s_per_byte)
 
 
 def _join(forward: PredictedWidths, backward: PredictedWidths) -> PredictedWidths:
@@ -99,6 +110,17 @@ class Prediction:
     @cached_property
     def volume(self) -> Volume:
         return volume(self.assigner, self.system, self.predicted_widths.widths, self.epoch)
+
+    def with_link(self, timing: Timing, wire: Wire) -> Prediction:
+        """Return the prediction over another link, with the same bit-widths and messages.
+
+        Args:
+            timing: for the other link, see `Timing.with_rate`.
+            wire: the other link.
+        """
+        other = replace(self, timing=timing, wire=wire)
+        other.__dict__.update(predicted_widths=self.predicted_widths, volume=self.volume)  # cached properties
+        return other
 
     @cached_property
     def wire_s(self) -> dict[Place, float]:
@@ -201,8 +223,7 @@ def _central_work(trace: Trace) -> dict[Place, float]:
     work = {}
     for place in trace.places:
         columns = trace.messages_at(place)[0].columns
-        edges = sum(shard.independent_edges(place[1]) for shard in trace.shards)
-        work[place] = float(edges * columns)
+        work[place] = float(trace.independent_edges[place[1]] * columns)
     return work
 
 

@@ -205,7 +205,7 @@ class Probe:
             gamma_s=self.timing.wire.gamma_s,  # latency and waiting, independent of the rate
             transport=self.wire.transport,
         )
-        return replace(self, wire=wire)
+        return replace(self, wire=wire, timing=self.timing.with_rate(wire.theta_s_per_byte))
 
     # Names until version 1.0.
     installed = FormerMember("build_policy")

@@ -116,6 +116,23 @@ class Timing:
             name=self.link,
         )
 
+    def with_rate(self, theta_s_per_byte: float) -> Timing:
+        """Return the timing on links with another θ, for the delay that float32 rows add to the sum of gradients.
+
+        Both runs sum the same gradients, so a longer sum with float32 rows is time in which rows share the link. Other
+        phases and the measured communication stay, see `Prediction.phases`.
+        """
+        theta = self.wire.theta_s_per_byte
+        seconds, rounded_s = (each.phases.get("reduce", 0.0) for each in (self.exact, self.quantized))
+        if seconds <= rounded_s or not theta:
+            return self
+        delayed_s = rounded_s + (seconds - rounded_s) * theta_s_per_byte / theta
+        exact = self.exact
+        phases = {**exact.phases, "reduce": delayed_s}
+        return dataclasses.replace(
+            self, exact=dataclasses.replace(exact, phases=phases, epoch_s=exact.epoch_s + delayed_s - seconds)
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Convert to plain JSON; the inverse is :meth:`from_json`."""
         return dataclasses.asdict(self)

@@ -170,6 +170,13 @@ class Trace:
     seed: int
     attention_layers: frozenset[int] = frozenset()
     """Layers with attention: their backward pass needs the neighbours' rows."""
+    row_weight: float = 1.0
+    """Number of rows that each row of a message stands for; 1 if all rows were traced."""
+
+    @cached_property
+    def independent_edges(self) -> dict[str, int]:
+        """Edges of all workers whose terms need no remote rows, ``forward`` and ``backward``."""
+        return {way: sum(shard.independent_edges(way) for shard in self.shards) for way in ("forward", "backward")}
 
     @property
     def workers(self) -> int:

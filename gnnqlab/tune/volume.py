@@ -98,11 +98,12 @@ def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int
             # Shares for the timing: of rows for coding, of elements for float32.
             elements += share * sample.numel() * message.columns
             exact_elements += share * layout.rows_of(EXACT) * message.columns
+    weight = assigner.trace.row_weight
     return Volume(
-        payload=payload,
-        params=params,
-        rounds=rounds,
-        rows=dict(sorted((width, count) for width, count in rows.items() if count)),
+        payload={place: weight * amount for place, amount in payload.items()},
+        params={place: weight * amount for place, amount in params.items()},
+        rounds={place: {key: weight * each for key, each in amounts.items()} for place, amounts in rounds.items()},
+        rows=dict(sorted((width, weight * count) for width, count in rows.items() if count)),
         share=sent_rows / num_rows if num_rows else 1.0,
         exact=exact_elements / elements if elements else 1.0,
         assumes=_assumptions(system, epoch, min(sent_shares.values())),

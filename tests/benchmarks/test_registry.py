@@ -60,7 +60,7 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("minibatch", {"workers": (0,)}, r"got 3, 30, 5 and \(0,\)"),
     ("nodewise", {"repeats": 0}, "repeats must be at least 1, got 0"),
     ("nodewise", {"models": ("gcn", "gat")}, r"models must be some of .*'jknet'\), got \['gat'\]"),
-    ("precision", {"systems": ("tango",)}, r"systems must be among .*, got \['tango'\]"),
+    ("precision", {"systems": ("nosys",)}, r"systems must be among .*, got \['nosys'\]"),
     ("precision", {"computes": ("int4",)}, r"computes must be among .*, got \['int4'\]"),
     ("precision", {"seeds": 0}, "seeds must be at least 1, got 0"),
     (

@@ -69,7 +69,10 @@ EXACT = {
 INEXACT = {
     "pipegcn": "uses rows of the epoch before: held against a dense reference in tests/exchange/test_staleness.py",
     "sylvie": "uses rows of the epoch before: held against a dense reference in tests/exchange/test_staleness.py",
+    "exact": "saves codes: held against one process with the same in tests/systems/test_compute_recipes.py",
     "sylvie-r": "is SYLVIE's staleness",
+    "tango": "multiplies codes: held against one process with the same in tests/systems/test_compute_recipes.py",
+    "tango-int4": "is TANGO with fewer bits",
 }
 """System -> the reason why no setting makes it obey, and the test that covers it instead."""
 

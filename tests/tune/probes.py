@@ -10,10 +10,10 @@ from gnnqlab.graph import load
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems import vanilla
+from gnnqlab.systems import System, vanilla
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.probe import Probe
-from gnnqlab.tune.timing import EpochTime, Timing
+from gnnqlab.tune.timing import EpochTime, Timing, with_probed_parts
 from gnnqlab.tune.trace import trace
 from gnnqlab.tune.traced import Trace
 
@@ -54,6 +54,12 @@ def timing(workers: int = 2) -> Timing:
 def written_down(workers: int = 2) -> Probe:
     config = RunConfig(graph=GRAPH, model=MODEL, workers=workers, system=replace(vanilla(), partition=Random()))
     return Probe(config=config, trace=seen(workers), timing=timing(workers), wire=timing(workers).wire)
+
+
+def on_parts_of(probe: Probe, system: System) -> Probe:
+    """Return a probe as if the parts of a system that a probe depends on had been probed; the trace stays."""
+    config = replace(probe.config, system=with_probed_parts(vanilla(), system))
+    return replace(probe, config=config)
 
 
 def sent_bytes(threads: ThreadedWorkers) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from gnnqlab.train.loop.trainer import worker_trainer
 from gnnqlab.tune.trace import trace
 from tests.exchange.random_edges import EdgesAtRandom
 from tests.ranks import run_ranks
-from tests.tune.probes import GRAPH, MODEL, SHAPE, seen, sent_by_epoch, sent_bytes, written_down
+from tests.tune.probes import GRAPH, MODEL, SHAPE, on_parts_of, seen, sent_by_epoch, sent_bytes, written_down
 
 EPOCHS = 3
 """So long AdaQP sends its first bit-width and SYLVIE its first base width: all bytes are known beforehand."""
@@ -80,7 +80,9 @@ def test_predicted_bytes_are_sent_bytes(workers: int) -> None:
     measured = [torch.tensor(case).sum(0).tolist() for case in zip(*ranks, strict=True)]
     probes = {model: replace(written_down(workers), trace=seen(workers, model)) for model in MODELS}
     for (model, name, settings), sent in zip(_cases(workers), measured, strict=True):
-        found = [probes[model].forecast(system=_system(name, settings), epoch=epoch) for epoch in range(EPOCHS)]
+        system = _system(name, settings)
+        probe = on_parts_of(probes[model], system)
+        found = [probe.forecast(system=system, epoch=epoch) for epoch in range(EPOCHS)]
         predicted = [[each.bytes_payload, each.bytes_params] for each in found]
         assert predicted == sent, f"{name} {settings} on {model}"
         assert all(each.bytes_sent == sum(both) for each, both in zip(found, sent, strict=True))

@@ -13,10 +13,9 @@ from gnnqlab.graph import load
 from gnnqlab.partition import METIS, Random
 from gnnqlab.systems import SYSTEMS, System, make_system
 from gnnqlab.tune.probe import Probe
-from gnnqlab.tune.timing import with_probed_parts
 from gnnqlab.tune.trace import trace
 from tests.tune import own_parts as own
-from tests.tune.probes import GAMMA, GRAPH, MODEL, PHASES, RATE, seen, written_down
+from tests.tune.probes import GAMMA, GRAPH, MODEL, PHASES, RATE, on_parts_of, seen, written_down
 
 
 def _custom(**parts: object) -> System:
@@ -27,9 +26,9 @@ def on_the_cut_of(name: str) -> Probe:
     """Return a probe with a system's cut and exchange; for systems with the default ones, the usual probe."""
     probe, system = written_down(3), make_system(name)
     if (system.partition, system.exchange) == (System().partition, System().exchange):
-        return probe
-    config = replace(probe.config, system=with_probed_parts(make_system("vanilla"), system))
-    return replace(probe, config=config, trace=trace(load(GRAPH), MODEL, config.system, workers=3, epochs=3))
+        return on_parts_of(probe, replace(system, partition=probe.config.system.partition))
+    own_probe = on_parts_of(probe, system)
+    return replace(own_probe, trace=trace(load(GRAPH), MODEL, own_probe.config.system, workers=3, epochs=3))
 
 
 @pytest.mark.parametrize("name", sorted(SYSTEMS))

@@ -58,6 +58,8 @@ _SYSTEMS = {
     "pipegcn": Style(color=OKABE_ITO["purple"], dash="dashdot", symbol="cross"),
     "cdfgnn": Style(color=OKABE_ITO["sky"], dash="dashdot", symbol="star"),
     "tango": Style(color=OKABE_ITO["orange"], dash="solid", symbol="star"),
+    "tango-int4": Style(color=OKABE_ITO["orange"], dash="dash", symbol="star"),
+    "exact": Style(color=OKABE_ITO["blue"], dash="solid", symbol="square"),
     "sancus": Style(color=OKABE_ITO["purple"], dash="dot", symbol="square"),
     "bns-gcn": Style(color=OKABE_ITO["green"], dash="dot", symbol="triangle-up"),
     "adaqp-r": Style(color=OKABE_ITO["vermillion"], dash="dot", symbol="triangle-down"),

@@ -28,6 +28,7 @@ from gnnqlab.tune.drift import Drift
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.prediction_error import median_error
 from gnnqlab.tune.probe import LAMS, Probe, probe
+from gnnqlab.tune.recommendation import Recommendation, recommend
 from gnnqlab.tune.timing import PROBED, with_probed_parts
 
 if TYPE_CHECKING:
@@ -298,6 +299,11 @@ class TunerModel:
             f"{graph.name} · {graph.num_nodes:,} nodes · {settings.workers} workers on {hosts} · {settings.model}, "
             f"{settings.layers} layers × {settings.hidden}"
         )
+
+    def recommend(self, objective: str = "time to accuracy") -> Recommendation:
+        """Rank all systems for this place, from its probe of Vanilla."""
+        known_probe = self.find_probe(system="vanilla")
+        return recommend(known_probe.config, objective=objective, known=known_probe)
 
     def to_frame(self) -> DataFrame:
         """Return the front as a table: ``lam, epoch_s, speedup, variance, bound, bytes_sent, mean_bits``."""

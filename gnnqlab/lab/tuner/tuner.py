@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab.figures.bundle import FigureData
     from gnnqlab.lab.tuner.panel import TunerPanel
     from gnnqlab.tune.forecast import Forecast
+    from gnnqlab.tune.recommendation import Recommendation
 
 __all__ = ["Tuner"]
 
@@ -112,6 +113,10 @@ class Tuner:
     def show(self, *, dark: bool = False) -> FigureData:
         """Return the figure of the position and its measured run, with the numbers of the front."""
         return show_tuner(self.model, measurement=self.session.measurement, dark=dark)
+
+    def recommend(self, objective: str = "time to accuracy") -> Recommendation:
+        """Rank all systems for the position's graph, model, workers and link; see `gnnqlab.recommend`."""
+        return self.model.recommend(objective)
 
     # -- runs -----------------------------------------------------------------------------------------------------
 

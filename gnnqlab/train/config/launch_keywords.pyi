@@ -196,6 +196,10 @@ class LaunchKeywords(TypedDict, total=False):
     totals: Literal["active", "moved"]
     """Totals of a vertex-cut to send: of ``active`` nodes, a partial sum of which was updated (Algorithm 2), or
     totals that ``moved`` themselves. No effect under an edge-cut."""
+    activation_bits: int
+    """Bits of activations saved for the backward pass; messages have 32."""
+    ratio: float
+    """Columns after the random projection of product inputs, relative to before, in (0, 1]; 1: no projection."""
     feature_smoothing: float
     """γ in [0, 1) for halo rows; 0: no smoothing. PipeGCN-F uses 0.95."""
     gradient_smoothing: float
@@ -228,3 +232,9 @@ class LaunchKeywords(TypedDict, total=False):
     """Maximum staleness of a copy, in epochs."""
     depth: int
     """Number of workers whose rows are prefetched while those of another are used, at least 0."""
+    product_bits: int
+    """Bits of the integers that products multiply; messages have 32."""
+    scale: Literal["row", "tensor"]
+    """Range of one scale: tensor, all rows that a worker prepares at once; row, each row alone."""
+    rounding: Literal["stochastic", "nearest"]
+    """Rounding of operands: stochastic, or nearest as in the paper's Test2."""

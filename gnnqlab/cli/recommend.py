@@ -1,0 +1,54 @@
+"""``gnnqlab recommend``: rank all systems for a graph, a model, workers and a link."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from gnnqlab.cli.console import plain_table
+from gnnqlab.cli.options import Options
+
+__all__ = ["Recommend"]
+
+
+@dataclass(kw_only=True)
+class Recommend(Options):
+    """Rank all systems, partitioners and common optimizations from one probe; show the best ones and the reason."""
+
+    rank_by: str = "time"
+    """time: seconds until Vanilla's accuracy; bytes: sent until then; memory: of the worker that needs the most."""
+    only: str | None = None
+    """Systems to rank, separated by commas; default: all. Vanilla is always included."""
+    estimate: bool = False
+    """Estimate from the cut alone, without a probe."""
+    confirm: bool = False
+    """Train the best three and Vanilla, whose measured epochs decide."""
+    trial_epochs: int = 30
+    """Epochs of each of these trainings."""
+
+    def run(self) -> dict[str, Any]:
+        from gnnqlab.tune.recommendation.recommend import recommend
+
+        if self.partition is not None or self.replace is not None:
+            raise ValueError("recommend chooses the parts itself, got --partition or --replace; leave them out")
+        if settings := self.system_only_options():
+            raise ValueError(f"recommend ranks systems with their own settings, got {sorted(settings)}; leave them out")
+        found = recommend(
+            self.configure("vanilla"),
+            objective=self.rank_by,
+            systems=None if self.only is None else self.only.split(","),
+            estimate=self.estimate,
+            confirm=self.confirm,
+            epochs=self.trial_epochs,
+            out=self.out,
+            say=lambda line: print(line, file=sys.stderr),
+        )
+        if not self.json:
+            print(plain_table(found.table().reset_index().to_dict("records")))
+            print("\n".join([f"{found.reason}.", *found.notes]))
+            if found.confirmed is not None:
+                print(found.confirmed.to_string(float_format="{:.4g}".format))
+            if found.command is not None:
+                print(found.command)
+        return found.to_json()
