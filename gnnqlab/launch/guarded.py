@@ -179,7 +179,7 @@ def start_guard(
     Raises:
         RuntimeError: if the guard does not start.
     """
-    starter = shlex.split(os.environ.get(STARTER, ""))
+    starter = shlex.split(os.environ.get("GNNQLAB_STARTER", ""))
     command = [*starter, sys.executable, "-m", "gnnqlab.launch.guard", *options]
     if not detach:
         # A surviving child process may have inherited the pipe, so the guard monitors the pid as well.

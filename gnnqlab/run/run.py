@@ -27,7 +27,7 @@ from gnnqlab.run.waiting import WaitingSignals, background_advice, forward, in_n
 from gnnqlab.terminal import is_screen
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
-from gnnqlab.train.heartbeat import HeartbeatReader, Pulse, read_warning
+from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 from gnnqlab.train.records.missing_ranks import missing_ranks_error
 
 __all__ = ["LIVE", "Run", "Runs", "runs"]
@@ -71,11 +71,6 @@ class Run(ExportedRun):
     def cause(self) -> str:
         """Cause of a stall or early end, as a sentence; empty without an error."""
         return str(self._status().get("cause", ""))
-
-    @property
-    def warning(self) -> str:
-        """Warning of a run that goes on, for instance a checkpoint that could not be written; empty without one."""
-        return read_warning(self.folder)
 
     @property
     def ended_by(self) -> int | None:

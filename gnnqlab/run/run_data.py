@@ -11,6 +11,7 @@ from gnnqlab.run import folder as files
 from gnnqlab.run.annotation import Annotation, read_annotation
 from gnnqlab.run.summary import Summary
 from gnnqlab.train.config.config_file import find_unimported_modules, read_config
+from gnnqlab.train.heartbeat import read_warning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,6 +201,11 @@ class RunData:
         from gnnqlab.run.machine_links import read_machine_links
 
         return read_machine_links(self.folder)
+
+    @property
+    def warning(self) -> str:
+        """Warning of a run that goes on, for instance a checkpoint that could not be written; empty without one."""
+        return read_warning(self.folder)
 
     @property
     def summary(self) -> Summary:
