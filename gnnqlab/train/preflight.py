@@ -8,10 +8,11 @@ from gnnqlab.graph.sources.sizes import least_size
 from gnnqlab.nn.models.registry import is_stacked
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.node_features import num_features
+from gnnqlab.train.processors import group_folders
 
 __all__ = ["require_memory", "free_bytes", "min_memory"]
 
-_CGROUP = Path("/sys/fs/cgroup")
+_CGROUP, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def min_memory(config: RunConfig) -> dict[str, int] | None:
@@ -86,7 +87,7 @@ def free_bytes(device: str, workers: int) -> int | None:
 
         return sum(torch.cuda.mem_get_info(gpu)[0] for gpu in range(min(workers, torch.cuda.device_count())))
     # In a container, the limit of its group can be far below the free memory of the machine.
-    return _minimum(_available(), _left_in_group(_CGROUP))
+    return _minimum(_available(), _left_in_groups(_CGROUP, _MEMBERSHIP))
 
 
 def _available() -> int | None:
@@ -98,16 +99,22 @@ def _available() -> int | None:
     return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
 
 
-def _left_in_group(root: Path) -> int | None:
+def _left_in_groups(root: Path, membership: Path) -> int | None:
     """Return the rest of a container's memory limit; its page cache counts as free, because the kernel can drop it."""
+    # A job of a queue has a group of its own below the root; version 1 has a folder for memory.
+    groups = [folder for base in (root, root / "memory") for folder in group_folders(base, membership, "memory")]
+    return _minimum(*map(_left_in, groups))
+
+
+def _left_in(group: Path) -> int | None:
     # Control groups of version 2, then of version 1.
     for limit, used_name, cached_name in (
         ("memory.max", "memory.current", "inactive_file"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
         try:
-            limit_text, used_bytes = (root / limit).read_text().strip(), int((root / used_name).read_text())
-            stat_lines = (root / limit).with_name("memory.stat").read_text().splitlines()
+            limit_text, used_bytes = (group / limit).read_text().strip(), int((group / used_name).read_text())
+            stat_lines = (group / "memory.stat").read_text().splitlines()
         except (OSError, ValueError):
             continue
         if not limit_text.isdigit():

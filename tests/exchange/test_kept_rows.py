@@ -1,4 +1,4 @@
-"""Differences and error feedback in trainings of real workers: the law, both cuts, and continued checkpoints."""
+"""Stored rows in trainings of real workers: the law, both cuts, and continued checkpoints."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ GOING_ON = {
         vanilla(), codec=(Stochastic(), Linear()), bits=(Fixed(bits=8), Fixed(bits=1)), cache=Feedback("backward")
     ),
     "feedback, rows of the epoch before": replace(fixed_bits(bits=2), cache=Feedback(), schedule=Pipelined()),
+    "means of stale rows": replace(
+        fixed_bits(bits=8), schedule=Pipelined(feature_smoothing=0.5, gradient_smoothing=0.5)
+    ),
 }
 
 
@@ -60,7 +63,7 @@ def on_rank(rank, workers, graph):
         straight = trainer_of(rank, workers, graph, system)
         before = train(straight, 0, STOPPED)
         tensors, facts = capture(straight)
-        kept = [key for key in tensors if key.split("/")[0] in ("differences", "feedback")]
+        kept = [key for key in tensors if key.split("/")[0] in ("differences", "feedback") or key.endswith("/mean")]
         kept = {key: tensors[key].clone() for key in kept}
         checkpoint = Checkpoint(STOPPED, {key: value.clone() for key, value in tensors.items()}, facts)
         resumed = trainer_of(rank, workers, graph, system)

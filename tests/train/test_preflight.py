@@ -91,6 +91,14 @@ def test_memory_is_the_less_of_the_machines_and_the_groups(tmp_path: Path, monke
     (tmp_path / "memory.stat").write_text("anon 7\ninactive_file 1000\n")
     monkeypatch.setattr(preflight, "_CGROUP", tmp_path)
     assert preflight.free_bytes("cpu", 2) == 2_001_000
+    job = tmp_path / "jobs" / "7"
+    job.mkdir(parents=True)
+    for name, text in (("memory.max", "4000000"), ("memory.current", "3000000"), ("memory.stat", "inactive_file 0\n")):
+        (job / name).write_text(text)
+    (tmp_path / "membership").write_text("0::/jobs/7\n")
+    monkeypatch.setattr(preflight, "_MEMBERSHIP", tmp_path / "membership")
+    assert preflight.free_bytes("cpu", 2) == 1_000_000, "the limit of a job of a queue"
+    (job / "memory.max").write_text("max")
     (tmp_path / "memory.max").write_text("max\n")
     assert preflight.free_bytes("cpu", 2) == pytest.approx(preflight._available(), rel=0.2)
     monkeypatch.setattr(preflight, "_available", lambda: None)
