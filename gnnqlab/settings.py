@@ -104,7 +104,7 @@ class Option:
     """Name without leading dashes; ``None`` for a setting without an option, empty for a word without a name."""
 
 
-NO_OPTION, OPTIONAL_WORD = Option(None), Option("")  # a word may be left out
+NO_OPTION, OPTIONAL_WORD = Option(None), Option("")  # none; a word without a name, which may be left out
 
 
 @dataclass(frozen=True)
