@@ -1,4 +1,4 @@
-"""Cost of supervision on an epoch: of heartbeats and requests in the workers, and of the guard."""
+"""Cost of supervision on an epoch: heartbeats and requests of the workers, and processor time of the guard."""
 
 from __future__ import annotations
 
