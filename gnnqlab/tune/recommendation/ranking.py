@@ -100,7 +100,7 @@ def make_options(places: ProbedPlaces, candidates: Iterable[Candidate]) -> tuple
 def _noise(probe: Probe, system: System) -> float | None:
     """Return the noise of a system's gradients on the probe's place; ``None`` if it is not bounded there.
 
-    Without Theorem 3's factors it is the variance of messages, which orders systems alike.
+    Without Theorem 3's factors it is the variance of messages, which gives systems the same order.
     """
     try:
         forecast = probe.forecast(system=with_probed_parts(system, probe.config.system))
