@@ -34,18 +34,25 @@ def list_alternatives(probe: Probe) -> list[Alternative]:
     """Return one process, and Vanilla on each smaller number of hosts, or on half of the workers of one host.
 
     Args:
-        probe: of Vanilla on an edge-cut.
+        probe: of Vanilla on an edge-cut; for an estimate without traced epochs one process alone, since every other
+            number of workers would need a cut of its own.
     """
     workers, hosts = probe.wire.workers, probe.wire.hosts
     per_host = workers // hosts
+    # One process uses the threads of all workers of its host; a GPU is not divided.
+    shared = per_host if probe.config.launch.device == "cpu" else 1
+    if not probe.trace.losses:
+        seconds = {name: workers * probe.trace.phases[name] for name in ("central", "marginal", "dense", "other")}
+        alone_s = sum(seconds.values()) + probe.trace.phases["optimizer"]
+        return [Alternative(workers=1, hosts=1, epoch_s=alone_s / shared)]
     counts = [per_host * count for count in range(1, hosts)] if hosts > 1 else [workers // 2]
     counts = sorted({1, *counts} - {0, workers})
     rows = at_scale(probe, {"vanilla": probe.config.system}, workers=counts, per_host=per_host)
-    alternatives = []
-    for row in rows.itertuples(index=False):
-        # One process uses the threads of all workers of its host; a GPU is not divided.
-        shared = per_host if row.workers == 1 and probe.config.launch.device == "cpu" else 1
-        alternatives.append(
-            Alternative(workers=int(row.workers), hosts=int(row.hosts), epoch_s=float(row.epoch_s) / shared)
+    return [
+        Alternative(
+            workers=int(row.workers),
+            hosts=int(row.hosts),
+            epoch_s=float(row.epoch_s) / (shared if row.workers == 1 else 1),
         )
-    return alternatives
+        for row in rows.itertuples(index=False)
+    ]

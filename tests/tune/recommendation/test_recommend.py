@@ -13,7 +13,7 @@ import gnnqlab as gq
 from gnnqlab.cli import main
 from gnnqlab.partition import METIS, Random
 from gnnqlab.systems import make_system, vanilla
-from gnnqlab.tune.recommendation import Recommendation, accuracy_risk
+from gnnqlab.tune.recommendation import Recommendation, accuracy_risk, untrained
 from gnnqlab.tune.recommendation.accuracy_risk import AccuracyRisk, find_risks, read_studies
 from gnnqlab.tune.recommendation.alternatives import Alternative, list_alternatives
 from gnnqlab.tune.recommendation.candidates import approximations, list_candidates
@@ -301,3 +301,19 @@ def test_tuner_ranks_from_its_own_probe(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "gnnqlab.lab.tuner.model.recommend", lambda config, objective, known: (config, objective, known is probe)
     )
     assert model.recommend("bytes") == (probe.config, "bytes", True)
+
+
+def test_rows_that_stand_for_several_change_no_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes and seconds of a large halo follow from a part of its rows, up to rounding of rows of a message."""
+    source, settings = gq.load("sbm:600,4,12"), {"workers": 3, "hosts": 3, "link": "50mbit", "hidden": 32}
+    config = gq.configure(source, **settings)
+    full = untrained.estimate_probe(source, config)
+    monkeypatch.setattr(untrained, "_ROWS", 100)
+    part = untrained.estimate_probe(source, config)
+    assert full.trace.row_weight == 1.0 < part.trace.row_weight
+    assert sum(each.num_rows for each in part.trace.messages) < sum(each.num_rows for each in full.trace.messages) / 2
+    for system in ("vanilla", "fixed-bits", "adaqp", "bns-gcn"):
+        own, other = (probe.forecast(system=system) for probe in (part, full))
+        assert own.bytes_sent == pytest.approx(other.bytes_sent, rel=0.03), system
+        assert own.phases["wire"] == pytest.approx(other.phases["wire"], rel=0.03), system
+    assert list_alternatives(part)[0].epoch_s == pytest.approx(list_alternatives(full)[0].epoch_s, rel=0.03)
