@@ -186,8 +186,8 @@ class System:
 
         Example:
             >>> from gnnqlab.systems import fixed_bits
-            >>> fixed_bits(bits=4).differences
-            {'codec': Stochastic(noise_from='seed'), 'bits': Fixed(bits=4)}
+            >>> list(fixed_bits(bits=4).differences)
+            ['codec', 'bits']
         """
         plain = System()
         return {axis: part for axis in PARTS if (part := getattr(self, axis)) != getattr(plain, axis)}
