@@ -218,7 +218,7 @@ class Recommendation:
             notes.append(f"Seconds are an estimate for {own}, without a launched run.")
         if any(option.candidate.services for option in self.options):
             notes.append(
-                "+: with the common optimizations: overlap with central nodes, parameters of codecs and weight gradients "
+                "+: with the common optimizations: overlap with central nodes, codec parameters and weight gradients "
                 "in bfloat16."
             )
         notes.append("Accuracy: from the tables of studies in gnnqlab/results; gq.results.bench_results() has them.")
