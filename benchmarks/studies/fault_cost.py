@@ -88,8 +88,8 @@ def _alone(config: RunConfig, root: Path) -> Run:
 
 def _epoch_s(run: Run) -> float:
     records = run.records
-    median: float = records[records["epoch"] >= _FIRST].groupby("epoch")["epoch_s"].max().median()
-    return median
+    per_epoch = records[records["epoch"] >= _FIRST].groupby("epoch")["epoch_s"].max()
+    return float(per_epoch.median())  # a number of JSON
 
 
 def _heartbeat_seconds(root: Path) -> float:

@@ -164,5 +164,24 @@ FAULTS = Group(
                 )
             ),
         ),
+        SummaryTable(
+            title="Random signals and deaths",
+            text="All systems in turn, two or three workers. A signal: checkpoint of its epoch, right exit status, no "
+            "process left, and a resumed run with losses identical to the bit. A death (SIGKILL): a restart, losses "
+            "identical to the bit. Other programs kept the processors of this machine busy, so times are long.",
+            measures=(
+                *(
+                    Measure(
+                        text=f"Signals to the {target} that keep all promises", part="faults",
+                        case=f"signal to the {target}", metric="all promises kept.*", show=value, unit="of all",
+                    )
+                    for target in ("launcher", "guard", "agent", "worker")
+                ),
+                Measure(text="Deaths of workers that keep all promises", part="faults", case="worker killed, 3 retries",
+                        metric="all promises kept.*", show=value, unit="of all"),
+                Measure(text="The next epoch comes after (median)", part="faults", case="worker killed, 3 retries",
+                        metric=r"next epoch after \(median\)", show=value, unit="s"),
+            ),
+        ),
     ),
 )  # fmt: skip
