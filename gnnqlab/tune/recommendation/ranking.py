@@ -21,7 +21,7 @@ from gnnqlab.systems.system import System
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.recommendation.accuracy_risk import REFERENCES, AccuracyRisk, find_risks
-from gnnqlab.tune.recommendation.candidates import Candidate
+from gnnqlab.tune.recommendation.candidates import Candidate, approximations
 from gnnqlab.tune.recommendation.places import ProbedPlaces
 from gnnqlab.tune.timing import with_probed_parts
 
@@ -53,7 +53,7 @@ class Option:
     @property
     def is_exact(self) -> bool:
         """True if the training equals that of one process, except for bfloat16 sums of weight gradients."""
-        return self.candidate.steps < 4
+        return not approximations(self.candidate.published)
 
     def cost(self, objective: str) -> float:
         """Return the cost of this option.

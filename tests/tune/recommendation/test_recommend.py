@@ -214,6 +214,12 @@ def test_candidates_have_every_partitioner_of_their_cut() -> None:
         list_candidates(["best"])
 
 
+def test_simpler_candidates_have_fewer_steps() -> None:
+    steps = {each.label: each.steps for each in list_candidates(["sar", "adaqp", "adaqp-r"])}
+    assert steps["vanilla"] < steps["vanilla+"] < steps["sar+ on random"] < steps["adaqp"]
+    assert steps["adaqp"] < steps["adaqp-r"], "a probe does not time rotations"
+
+
 def test_the_result_is_json_html_and_a_command(tmp_path) -> None:
     found = found_over("100mbit")
     words = json.loads(json.dumps(found.to_json()))
