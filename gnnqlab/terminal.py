@@ -82,7 +82,7 @@ def aligned(
     for number, row in enumerate(rows):
         lines += _lines(row, widths, right, [place for line, place in bold if line == number])
     if num_shown < len(columns):
-        lines.append(f"Not shown: {', '.join(columns[num_shown:])}; a wider terminal shows all")
+        lines += textwrap.wrap(f"Not shown: {', '.join(columns[num_shown:])}; a wider terminal shows all", width)
     return "\n".join(lines)
 
 

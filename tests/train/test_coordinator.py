@@ -237,8 +237,8 @@ def test_descent_callback_exists_only_for_systems_that_use_it():
     shard = build_shard(graph, Random(seed=1).assign(graph, 1), 0, 1)
     for system, names in (
         (make_system("vanilla"), ["bits"]),
-        (make_system("sylvie"), ["descent", "base-width", "freshness"]),
-        (replace(make_system("vanilla"), schedule=AdaptivePipeline()), ["bits", "descent", "freshness"]),
+        (make_system("sylvie"), ["descent", "base-width", "stale-rows", "freshness"]),
+        (replace(make_system("vanilla"), schedule=AdaptivePipeline()), ["bits", "stale-rows", "descent", "freshness"]),
     ):
         trainer = worker_trainer(shard, system, ModelSettings(layers=2, hidden=8), TrainSettings())
         assert list(trainer.adaptives) == names

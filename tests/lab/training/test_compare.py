@@ -170,9 +170,14 @@ def test_a_terminal_gets_the_columns_that_fit(monkeypatch: pytest.MonkeyPatch) -
     assert "less sent" in repr(comparison), "a pipe has no width"
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[1m" in repr(comparison), "the best of a column is bold"
+    monkeypatch.setenv("NO_COLOR", "1")
     table, words = repr(comparison).split("sylvie misses")
-    assert max(map(len, table.splitlines())) <= 80 and "test accuracy" in table
-    assert "Not shown: " in words and "less sent; a wider terminal shows all" in words
+    assert max(map(len, table.splitlines())) <= 80 and "test accuracy" in table and "accuracy" in words
+    shown = " ".join(table.split())
+    assert "Not shown: " in shown and "less sent; a wider terminal shows all" in shown
 
 
 def test_report_has_the_means_over_seeds_and_its_ratios_are_paired(tmp_path: Path) -> None:
