@@ -304,7 +304,7 @@ def paired(rank, workers, graph, owner):
 def test_each_direction_adapts_by_its_own_policy():
     graph = random_graph(nodes=80, edges=300, seed=3)
     for names, seen, problems in run_ranks(paired, 2, graph, Random(seed=1).assign(graph, 2)):
-        assert names == ["assignment-forward", "descent-backward", "base-width-backward", "freshness"]
+        assert names == ["assignment-forward", "descent-backward", "base-width-backward", "stale-rows", "freshness"]
         # λ = 1 weighs variance alone: 8 bits from epoch 2 on; a pipeline waits for the rows of an epoch in the next.
         assert seen[0]["forward"] == {2} and seen[3]["forward"] == {8} and seen[2]["backward"] == {4}
         assert set(problems) == {"forward"}
