@@ -20,7 +20,7 @@ CELLS = [
     'gq.course.PartitionExplorer(graph, partitioner="random", parts=3, most_parts=8)',
     "gq.course.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=2), epochs=1)",
     "gq.course.AssignerPlayer(parts, hidden=8, epochs=3)",
-    'run = gq.launch("sbm:300,4,8", workers=2, hidden=8, epochs=30, out="left", wait=True)\nrun.live()',
+    'run = gq.launch("sbm:300,4,8", workers=2, hidden=8, epochs=30, out="left").wait(progress=False)\nrun.live()',
     'gq.runs("left")',
     'tuner = gq.Tuner("sbm:300,4,8", workers=2, measure=False)\ntuner',
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections import deque
 from dataclasses import replace
 from functools import partial
@@ -55,7 +56,11 @@ def missed(rank: int, workers: int, graph: Any, cuts: Any) -> dict[tuple[str, st
             trainer.evaluate(epoch)
         held = persistent_tensors(trainer)
         known = {id(tensor.untyped_storage()) for tensors in held.values() for tensor in tensors}
-        left = [tuple(each.shape) for key, each in memories().items() if key not in known and key not in before]
+        for _ in range(500):
+            left = [tuple(each.shape) for key, each in memories().items() if key not in known and key not in before]
+            if not left:
+                break
+            time.sleep(0.01)  # a thread of Gloo may still hold the tensor of the last reduction for a moment
         found[model, name] = {purpose: sum(map(torch.numel, tensors)) for purpose, tensors in held.items()}, left
         trainer.close()
         del trainer, held, before

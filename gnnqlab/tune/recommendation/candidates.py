@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.row import EXACT
 from gnnqlab.compute import Float32Products
 from gnnqlab.message.codecs.codec import Float32, Stochastic
@@ -76,7 +77,8 @@ def approximations(system: System) -> tuple[str, ...]:
     texts = []
     widths = sorted({width for way in ("forward", "backward") for width in of_direction(system.bits, way).choices})
     if widths != [EXACT]:
-        texts.append(f"messages in {', '.join(map(str, widths))} bits")
+        *firsts, last = widths
+        texts.append(f"messages in {''.join(f'{width}, ' for width in firsts)}{human_bits(last)}")
     if system.sampler.p < 1.0:
         texts.append(f"a sample of {100 * system.sampler.p:g} % of the boundary rows")
     if system.cache.build() is not None:
@@ -85,7 +87,7 @@ def approximations(system: System) -> tuple[str, ...]:
         texts.append("rows of the epoch before")
     if not isinstance(system.compute, Float32Products):
         part = part_to_json("compute", system.compute)
-        texts.append(f"compute {part['name']}" + (f", {part['bits']} bits" if "bits" in part else ""))
+        texts.append(f"compute {part['name']}" + (f", {human_bits(part['bits'])}" if "bits" in part else ""))
     return tuple(texts)
 
 
