@@ -140,7 +140,8 @@ class Heartbeat:
         self._step += 1
         self._name = name
         beat = (self._count, self._epoch, now_ns, limit_s or 0.0, self._epoch_s, self._step, self._steps)
-        _LIVE.pack_into(self._buffer, _LIVE_AT, *beat, code, self._count)
+        # Not pack_into, which writes zeros first: a reader would take them for epoch 0 at time 0.
+        self._buffer[_LIVE_AT : _LIVE_AT + _LIVE.size] = _LIVE.pack(*beat, code, self._count)
         if self._fault is not None:
             self._fault.inject(name, self._epoch)
 

@@ -108,8 +108,25 @@ def test_a_phase_costs_microseconds(tmp_path: Path) -> None:
     sys.setprofile(calls)
     heartbeat.phase("compute", epoch=1)
     sys.setprofile(None)
-    assert called == ["get", "monotonic_ns", "pack_into", "setprofile"]
+    assert called == ["get", "monotonic_ns", "pack", "setprofile"]
     assert steps(lambda: heartbeat.phase("wait", epoch=2)) < 300
+
+
+def test_a_reader_finds_whole_records_while_one_is_written(tmp_path: Path) -> None:
+    heartbeat, seen = Heartbeat(tmp_path / "rank0"), []
+    heartbeat.phase("compute", epoch=3)
+    found = reader(tmp_path / "rank0")
+
+    class Limit:
+        """A number that reads the heartbeat while it is converted."""
+
+        def __float__(self) -> float:
+            seen.append(found.read())
+            return 9.0
+
+    heartbeat.phase("wait", epoch=4, limit_s=Limit())  # type: ignore[arg-type]
+    assert [(pulse.phase, pulse.epoch) for pulse in seen] == [("compute", 3)]
+    assert (found.read().phase, found.read().epoch, found.read().limit_s) == ("wait", 4, 9.0)
 
 
 def test_a_fault_meets_only_its_own_rank_phase_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
