@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 TREE = Tree(ROOT / "gnnqlab", DOORS)
 BENCHMARKS = Tree(ROOT / "benchmarks", ("benchmarks",))
 ROOMS = (
-    "errors", "short_errors", "terminal", "cards", "attached", "atomic", "axis_part", "by_name", "settings",
+    "errors", "short_errors", "terminal", "units", "cards", "attached", "atomic", "axis_part", "by_name", "settings",
     "former_names", "observe", "callable_module", "worker_context", "plain_values", "adaptive", "theory", "kernels",
     "compute", "graph", "partition", "bits", "message", "exchange", "nn", "systems", "train", "results", "run",
     "launch", "simulation", "testing", "study", "tune", "lab.figures", "lab.training", "lab.listing", "lab.tuner",

@@ -18,8 +18,7 @@ def shell():
     shell.shown = []
     shell._showtraceback = lambda kind, error, lines: shell.shown.append("\n".join(lines))
     install(shell)
-    yield shell
-    shell.atexit_operations = lambda: None
+    return shell
 
 
 def shown(shell, cell: str) -> str:

@@ -9,7 +9,7 @@ from gnnqlab.run.summary import Summary
 from gnnqlab.terminal import aligned, output_width
 from gnnqlab.train.loop.scores import further_test_scores, get_test_score
 
-__all__ = ["plain_table", "run_table", "time_text"]
+__all__ = ["duration_text", "plain_table", "run_table"]
 
 
 def run_table(summary: dict[str, Any]) -> str:
@@ -34,11 +34,11 @@ def run_table(summary: dict[str, Any]) -> str:
     return plain_table([row])
 
 
-def time_text(events: Sequence[dict[str, Any]], summary: dict[str, Any]) -> str:
+def duration_text(events: Sequence[dict[str, Any]], summary: dict[str, Any]) -> str:
     """Return a sentence on the time from launch to end, and its part without training; empty if it is not known.
 
     Example:
-        >>> time_text([{"event": "launched", "time": 10.0}, {"event": "finished", "time": 16.0}], {"train_s": 2.5})
+        >>> duration_text([{"event": "launched", "time": 10.0}, {"event": "finished", "time": 16.0}], {"train_s": 2.5})
         '6.0 s from the launch to the end, of which 2.5 s are training; the rest is the start, evaluation and files'
     """
     times = [event["time"] for event in events if "time" in event]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.cli.console import run_table, time_text
+from gnnqlab.cli.console import duration_text, run_table
 from gnnqlab.cli.options import AnnotatedOptions
 from gnnqlab.errors import RunInterrupted
 from gnnqlab.run.annotation import Annotation
@@ -182,7 +182,7 @@ class Train(AnnotatedOptions):
             if len(decisions := run.decisions):
                 entry = decisions.iloc[-1]  # the newest decision of the system
                 print(f"{len(decisions)} decision(s); from epoch {entry['epoch']} on {entry['what']}: {entry['why']}")
-            if text := time_text(run.events, summary):
+            if text := duration_text(run.events, summary):
                 print(text)
             print(f"report: {path_link(report)}")
         return summary

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gnnqlab.cards import card
+from gnnqlab.units import human_bytes, human_seconds
 
 __all__ = ["Summary"]
 
@@ -41,32 +42,16 @@ def _text(name: str, value: Any) -> str:
     return f"{value:.4g}" if form is None and isinstance(value, float) else str(value) if form is None else form(value)
 
 
-def _seconds(value: float) -> str:
-    """Format seconds with three digits.
-
-    Example:
-        >>> _seconds(12.34), _seconds(0.01234), _seconds(0)
-        ('12.3 s', '12.3 ms', '0 s')
-    """
-    scale, unit = (1, "s") if value >= 1 or value == 0 else (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
-    return f"{scale * value:.3g} {unit}"
-
-
-def _bytes(value: float) -> str:
-    scale, unit = next(((s, u) for s, u in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if value >= s), (1, "B"))
-    return f"{value / scale:.4g} {unit}"
-
-
 def _share(value: float) -> str:
     return f"{100 * value:.2f} %"
 
 
 _FORMS: dict[str, Callable[[float], str]] = {
-    "_s": _seconds,
+    "_s": human_seconds,
     "_share": _share,
     "best_val": _share,
     "test_": _share,
-    "bytes_": _bytes,
-    "_bytes": _bytes,
+    "bytes_": human_bytes,
+    "_bytes": human_bytes,
 }
 """Beginning or end of a name -> format of its number."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.train.records.evaluation_pauses import by_epoch, drop_shortened_epochs
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -116,19 +116,3 @@ def volume_per_epoch(records: DataFrame) -> dict[str, float]:
         "payload": float(records["bytes_payload"].sum()) / epochs,
         "parameters": float(records["bytes_params"].sum()) / epochs,
     }
-
-
-def human_bytes(count: float) -> str:
-    """Format a number of bytes in decimal units, as for networks.
-
-    Example:
-        >>> human_bytes(999), human_bytes(1234567)
-        ('999 B', '1.23 MB')
-    """
-    if not math.isfinite(count):
-        return "–"
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(count) < 999.5:  # 999.5 would be rounded to four digits
-            return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
