@@ -228,15 +228,25 @@ def test_decisions_go_on_too(tmp_path):
     decided = first.decisions
     assert len(decided) and decided.equals(resumed.decisions.iloc[: len(decided)])
     assert (resumed.decisions["epoch"].iloc[len(decided) :] > 40).all()
-    base = [1, *(int(what.split()[-1]) for what in decided["what"] if what.startswith("base width"))][-1]
-    assert kept["base-width"] == {"base": base}
-    # The epoch after the checkpoint has the bit-widths that were chosen before it.
-    bits = resumed.traffic.groupby("epoch")["bits"].min()
-    assert bits[40] == base
+    assert kept["base-width"] == {"base": last_base(decided)}
     after = final(resumed, 48).facts["adaptives"]["descent"]
     for loss in resumed.records[resumed.records["rank"] == 0]["loss"].tolist()[40:]:
         running = 0.9 * running + (1 - 0.9) * loss
     assert after["loss"] == running
+
+
+def test_first_epoch_after_a_checkpoint_has_the_bit_widths_chosen_before_it(tmp_path):
+    # Each epoch has messages of its own only if all rows are fresh.
+    settings = {**SETTINGS, "system": "sylvie", "schedule": "sequential", "delta": 1, "epochs": 40}
+    first = gq.launch("digits", **settings, out=tmp_path, wait=True)
+    base = last_base(first.decisions)
+    assert final(first, 40).facts["adaptives"]["base-width"] == {"base": base}
+    resumed = gq.resume(first, epochs=42, wait=True)
+    assert resumed.traffic.groupby("epoch")["bits"].min()[40] == base
+
+
+def last_base(decisions):
+    return [1, *(int(what.split()[-1]) for what in decisions["what"] if what.startswith("base width"))][-1]
 
 
 def test_resume_with_other_workers_continues_the_same_training(tmp_path):
