@@ -17,6 +17,7 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.errors import WorkerFailed
+from gnnqlab.exchange.schedules.sequential import Sequential
 from gnnqlab.run import folder as files
 from gnnqlab.train.checkpoints.checkpoint import (
     Checkpoint,
@@ -237,8 +238,8 @@ def test_decisions_go_on_too(tmp_path):
 
 def test_first_epoch_after_a_checkpoint_has_the_bit_widths_chosen_before_it(tmp_path):
     # Each epoch has messages of its own only if all rows are fresh.
-    settings = {**SETTINGS, "system": "sylvie", "schedule": "sequential", "delta": 1, "epochs": 40}
-    first = gq.launch("digits", **settings, out=tmp_path, wait=True)
+    system = gq.systems.sylvie(delta=1).replace(schedule=Sequential())
+    first = gq.launch("digits", **SETTINGS | {"system": system, "epochs": 40}, out=tmp_path, wait=True)
     base = last_base(first.decisions)
     assert final(first, 40).facts["adaptives"]["base-width"] == {"base": base}
     resumed = gq.resume(first, epochs=42, wait=True)
