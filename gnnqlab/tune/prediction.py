@@ -123,15 +123,22 @@ class Prediction:
         return other
 
     @cached_property
+    def wire_of_rows(self) -> Wire:
+        """The link with the waiting of this system's rows, between that of quantized and of float32 rows."""
+        waiting_s = self.wire.gamma_s + self.volume.exact * self.timing.exact_waiting_s
+        return replace(self.wire, gamma_s=max(0.0, waiting_s))
+
+    @cached_property
     def wire_s(self) -> dict[Place, float]:
         """Seconds of the transfers of each layer and direction, summed over rounds."""
-        rounds = self.volume.rounds
-        return {place: sum(self.wire.exchange_s(amount) for amount in rounds[place].values()) for place in rounds}
+        rounds, wire = self.volume.rounds, self.wire_of_rows
+        return {place: sum(wire.exchange_s(amount) for amount in rounds[place].values()) for place in rounds}
 
     @cached_property
     def tiers(self) -> dict[str, tuple[float, float]]:
         """Bytes and seconds of an epoch within a host (``inner``) and between hosts (``outer``)."""
-        exchanges = [self.wire.by_tier(amount) for rounds in self.volume.rounds.values() for amount in rounds.values()]
+        wire = self.wire_of_rows
+        exchanges = [wire.by_tier(amount) for rounds in self.volume.rounds.values() for amount in rounds.values()]
         return {
             tier: (sum(exchange[tier][0] for exchange in exchanges), sum(exchange[tier][1] for exchange in exchanges))
             for tier in ("inner", "outer")
