@@ -23,6 +23,7 @@ from gnnqlab.systems.system import System
 from gnnqlab.systems.unbiased import biased
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.theory.variance import AVERAGE
+from gnnqlab.tune.coding_cost import coding_ratios
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.offline_assigner import OfflineAssigner
 from gnnqlab.tune.timing import EpochTime, Timing
@@ -149,6 +150,9 @@ class Prediction:
         """Seconds of an epoch by phase; ``wire`` is the exposed part of the transfers."""
         # Computation, measured with float32 rows and with quantized ones, weighted by the elements sent as either.
         phases = _interpolate(self.timing.quantized, self.timing.exact, self.volume.exact)
+        if self.volume.exact < 1.0:
+            for name, ratio in zip(("encode", "decode"), self._coding_ratios(), strict=True):
+                phases[name] = ratio * phases.get(name, 0.0)
         # Rows that a sampler or a cache skips are neither encoded nor decoded, and fewer edges need them.
         if self.volume.share != 1.0:
             sent_share, marginal_share = self.volume.share, _marginal_share(self.assigner.trace, self.volume.share)
@@ -160,6 +164,21 @@ class Prediction:
             link_s = phases[_ON_THE_LINK] + extra_theta * self.wire.reduce_bytes(self.timing.gradient_bytes)
             phases[_ON_THE_LINK] = max(0.0, link_s)
         return {**phases, "wire": self._exposed(phases)}
+
+    def _coding_ratios(self) -> tuple[float, float]:
+        """Return the time of encoding and of decoding relative to the probe's codec, weighted by elements."""
+        encode = decode = elements = 0.0
+        for place, parts in self.predicted_widths.widths.items():
+            messages = self.assigner.messages(place)
+            rows = torch.cat([part[part != EXACT] for part in parts])  # (n,) bit-widths of quantized rows
+            if not rows.numel() or messages[0].exact:
+                continue
+            codec, columns = of_direction(self.system.codec, place[1]), messages[0].columns
+            ratios = coding_ratios(codec, int(rows.mode().values), columns)  # of the most frequent bit-width
+            weight = float(rows.numel() * columns)
+            encode, decode = encode + weight * ratios[0], decode + weight * ratios[1]
+            elements += weight
+        return (encode / elements, decode / elements) if elements else (1.0, 1.0)
 
     def _exposed(self, phases: dict[str, float]) -> float:
         # Overlap hides the exchange of a layer behind its central work (sums that need no remote rows), so the phase is
