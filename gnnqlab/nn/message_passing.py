@@ -37,7 +37,8 @@ from gnnqlab.nn.reported import reporting
 from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.nn.sparse_input import SparseInput, project
 from gnnqlab.observe import NO_OBSERVERS, Aggregated, NeighboursSummed, Observers
-from gnnqlab.partition.shard import Shard, aggregation_coefficients
+from gnnqlab.partition.coefficients import aggregation_coefficients
+from gnnqlab.partition.shard import Shard
 
 __all__ = ["GraphPass", "LocalGraph", "ModelGraph", "WorkerGraph"]
 

@@ -169,13 +169,14 @@ class Prediction:
         """Return the time of encoding and of decoding relative to the probe's codec, weighted by elements."""
         encode = decode = elements = 0.0
         for place, parts in self.predicted_widths.widths.items():
-            messages = self.assigner.messages(place)
-            rows = torch.cat([part[part != EXACT] for part in parts])  # (n,) bit-widths of quantized rows
-            if not rows.numel() or messages[0].exact:
+            first_message = self.assigner.messages(place)[0]
+            counts = [part.bincount(minlength=EXACT + 1) for part in parts]  # (33,) by bit-width
+            rows = torch.stack(counts).sum(0)[:EXACT]  # (32,), quantized rows only
+            if first_message.exact or not (num_rows := int(rows.sum())):
                 continue
-            codec, columns = of_direction(self.system.codec, place[1]), messages[0].columns
-            ratios = coding_ratios(codec, int(rows.mode().values), columns)  # of the most frequent bit-width
-            weight = float(rows.numel() * columns)
+            codec, columns = of_direction(self.system.codec, place[1]), first_message.columns
+            ratios = coding_ratios(codec, int(rows.argmax()), columns)  # of the most frequent bit-width
+            weight = float(num_rows * columns)
             encode, decode = encode + weight * ratios[0], decode + weight * ratios[1]
             elements += weight
         return (encode / elements, decode / elements) if elements else (1.0, 1.0)
@@ -258,8 +259,7 @@ def _marginal_share(trace: Trace, share: float) -> float:
     work_left = total_work = 0.0
     for layer, direction in trace.places:
         columns = trace.messages_at((layer, direction))[0].columns
-        for shard in trace.shards:
-            remote_edges = shard.edges_of_copies
+        for shard, remote_edges in zip(trace.shards, trace.edges_of_copies, strict=True):
             edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote_edges
             total_work += columns * edges
             work_left += columns * (edges - (1 - share) * remote_edges)  # a skipped row saves the edges from its copy

@@ -110,7 +110,7 @@ FAULTS = (
     ),
     Fault(
         name="a mean by the root of the degree",
-        file="partition/shard.py",
+        file="partition/coefficients.py",
         before="of_rows.reciprocal(), counts",
         after="of_rows.rsqrt(), counts",
         test="nn/test_models.py::test_attention_without_preference_is_the_mean",
