@@ -109,6 +109,8 @@ def _graph_rows(size: tuple[int, int], repeats: int) -> list[dict[str, Any]]:
         contestants["DGL backward"] = _dgl_sum(transpose, x)
     except ImportError as error:
         print(f"bench spmm: DGL does not import ({error}), so its rows are omitted", flush=True)
+    if missing := [rival for rival, _, _ in _SPARSE_GOALS if f"{rival} forward" not in contestants]:
+        print(f"bench spmm: {', '.join(missing)} cannot be imported, so their rows are omitted", flush=True)
     case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, D = {COLUMNS}, {torch.get_num_threads()} thread(s)"
     pairs = [
         Pair(f"float32 weighted, {way}", way, f"{rival} {way}", name, goal if size == LARGE else None)
