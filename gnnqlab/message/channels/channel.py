@@ -17,7 +17,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.bits.row import EXACT
-from gnnqlab.compute.products import to_float32
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.channels.incoming import MessageRecord, PendingReceive, PostedExchange, ReceiveLog
@@ -141,7 +140,7 @@ class Channel:
     def convert_for_codec(self, x: Tensor) -> Tensor:
         """Convert rows to float32, unless the codec encodes bfloat16 rows directly."""
         encodes_bfloat16 = self.selection.encodes_rows and self._codec.takes_bfloat16
-        return x if encodes_bfloat16 else to_float32(x)
+        return x if encodes_bfloat16 or x.dtype != torch.bfloat16 else x.float()
 
     def post(
         self,

@@ -213,18 +213,18 @@ FAULTS = (
     ),
     Fault(
         name="noise of an exchange alone from places, not from ids",
-        file="exchange/standalone/halo_plan.py",
+        file="halo/halo_plan.py",
         before="(rows[peer], ids[rows[peer]])",
         after="(rows[peer], rows[peer])",
-        test="exchange/test_halo_rows.py::test_codes_are_unbiased_with_the_codecs_variance_and_repeat",
+        test="halo/test_halo_rows.py::test_codes_are_unbiased_with_the_codecs_variance_and_repeat",
         why="rows of two ranks with one place would err alike, and results depend on how ranks number their rows",
     ),
     Fault(
         name="gradients rounded where only rows were to be",
-        file="exchange/standalone/halo_rows.py",
+        file="halo/halo_rows.py",
         before="else (bits, EXACT))",
         after="else (bits, bits))",
-        test="exchange/test_halo_page.py::test_a_mesh_model_on_three_ranks_is_that_of_one_process_and_trains_in_4_bits",
+        test="halo/test_halo_page.py::test_a_mesh_model_on_three_ranks_is_that_of_one_process_and_trains_in_4_bits",
         why="who asks for rows in few bits would get gradients in as few",
     ),
     Fault(

@@ -55,7 +55,7 @@ def agree(
 
     Args:
         send, receive, num_rows, ids, seed, transport, group: as for
-        :class:`gnnqlab.exchange.standalone.halo_plan.HaloPlan`.
+        :class:`gnnqlab.halo.halo_plan.HaloPlan`.
 
     Raises:
         ValueError: on all ranks, with the first broken rule.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.bits.row import EXACT
-from gnnqlab.exchange.standalone.halo_lists import Lists, agree
+from gnnqlab.halo.halo_lists import Lists, agree
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.codecs.codec import Codec, Float32, Stochastic
 from gnnqlab.message.direction import ByDirection

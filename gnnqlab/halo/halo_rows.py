@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnqlab.bits.row import EXACT
 from gnnqlab.errors import MissingMessage
-from gnnqlab.exchange.standalone.halo_plan import PLANS, HaloPlan
+from gnnqlab.halo.halo_plan import PLANS, HaloPlan
 from gnnqlab.kernels.codec.rows import raise_refused
 from gnnqlab.kernels.noise import check_counter, stream
 from gnnqlab.message.channels.channel import Channel
