@@ -1,37 +1,28 @@
-"""Stand-alone halo exchange: receive rows of peers, and send their gradients back; without graph or trainer.
+"""Functions of the halo exchange: receive rows of owners, add partial sums at owners, gather all rows; differentiable.
 
-Letters: N local rows, H received rows, D columns.
+Letters: N local rows, H received rows, V rows of all ranks, D columns.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.row import EXACT
-from gnnqlab.errors import MissingMessage
-from gnnqlab.halo.halo_plan import PLANS, HaloPlan
-from gnnqlab.kernels.codec.rows import raise_refused
-from gnnqlab.kernels.noise import check_counter, stream
-from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.codecs.codec import Codec, Stochastic
-from gnnqlab.message.direction import ByDirection, of_direction
-from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.halo.halo_plan import HaloPlan
+from gnnqlab.halo.row_transfers import STOCHASTIC, Call, PostedRows, call_of
+from gnnqlab.message.codecs.codec import Codec
 
-__all__ = ["exchange_rows"]
-
-_STOCHASTIC = Stochastic()
+__all__ = ["all_gather_rows", "exchange_rows", "reduce_rows"]
 
 
 def exchange_rows(
     x: Tensor,
     plan: HaloPlan,
     *,
-    codec: Codec | tuple[Codec, Codec] = _STOCHASTIC,
+    codec: Codec | tuple[Codec, Codec] = STOCHASTIC,
     bits: int | tuple[int, int] = 32,
     epoch: int = 0,
     layer: int = 0,
@@ -42,6 +33,10 @@ def exchange_rows(
     pass through the result, even if it is empty. Messages have headers, so ranks that are out of step or disagree about
     D or bits get an error, never wrong rows. Gradients can be differentiated again (a loss on forces), and a layer with
     an exchange can be compiled by ``torch.compile(..., fullgraph=True)``, with the default codec.
+
+    Derivatives are those of the exchange without rounding (straight-through): the gradient of a decoded row is sent to
+    the owner of the row as if it were the row itself, and so on for higher derivatives, where rows and gradients are
+    rounded again, independently and without bias. At 32 bits all of them are exact.
 
     Rows are sent as float32 or as codes of float32: other types are converted, float64 is rounded, and the result has
     the type of ``x``. The rounding noise is a function of (seed, epoch, layer, the sender's row id, column); for codecs
@@ -75,41 +70,88 @@ def exchange_rows(
         torch.Size([0, 3])
     """
     plan.check_rows(x)
-    codecs = 0
-    if torch.compiler.is_compiling():
-        # The tracer knows tensors and numbers only; the rules below are those of the call that is traced.
-        if codec is not _STOCHASTIC:
-            raise ValueError("exchange_rows in compiled code must have the default codec; leave out codec")
-    else:
-        epoch, layer = _whole_number("epoch", epoch), _whole_number("layer", layer)
-        codecs = plan.number_of(_pair("codec", codec) if isinstance(codec, tuple | list) else codec)
-    widths = _pair("bits", bits if isinstance(bits, tuple | list) else (bits, EXACT))
-    if not torch.compiler.is_compiling():
-        widths = ByDirection(_whole_number("bits", widths.forward), _whole_number("bits", widths.backward))
-        for direction in ("forward", "backward"):
-            _channel(plan, codecs, widths, layer, direction, x.device)
-        # Before a message is posted, so that an error leaves no transfer pending.
-        check_counter(plan.seed, epoch, stream("forward", layer))
-    call = plan.number, codecs, widths.forward, widths.backward, layer, epoch
+    call = call_of(plan, x.device, codec=codec, bits=bits, epoch=epoch, layer=layer, function="exchange_rows")
     # The conversion is outside of the operator, so that autograd converts the gradient back.
     halo: Tensor = _send_rows(x.float().contiguous(), plan.num_halo, *call)  # (H, D)
     return halo.to(x.dtype)
 
 
-def _pair(name: str, values: Sequence[Any]) -> ByDirection:
-    if len(values) != 2:
-        raise ValueError(f"{name} must be one for rows, or a pair for rows and gradients, got {values!r}")
-    return ByDirection(*values)
+def reduce_rows(
+    partial: Tensor,
+    plan: HaloPlan,
+    *,
+    codec: Codec | tuple[Codec, Codec] = STOCHASTIC,
+    bits: int | tuple[int, int] = 32,
+    epoch: int = 0,
+    layer: int = 0,
+) -> Tensor:
+    """Send halo rows to their owners, which add them: the transpose of :func:`exchange_rows`, and its gradient.
+
+    With :func:`exchange_rows` these are gather and scatter of a vertex-cut: mirrors send partial sums, the master adds
+    them to its own, ``x + reduce_rows(partial, plan)``, and returns the total. Collective and differentiable as
+    :func:`exchange_rows`; the gradient of a sum is received from the owner. Errors and noise as there, as in the
+    gradients of :func:`exchange_rows`: an exchange and a reduction of one pass need different layers.
+
+    Args:
+        partial: partial sums of the halo rows, floating-point ``(H, D)``, finite.
+        plan: lists of the rows, whose receivers send here.
+        codec: codec, or a pair of codecs for partial sums and for gradients.
+        bits: bit-width of every row; a pair is one for partial sums, one for gradients.
+        epoch: number of the training step.
+        layer: index of the exchange in the model.
+
+    Returns:
+        Sum over ranks of the partial sums of each own row, zero for rows that no rank has in its halo, ``(N, D)``.
+
+    Raises:
+        TypeError, ValueError, NonFiniteMessage, UnexpectedMessage, RuntimeError: as :func:`exchange_rows`.
+
+    Example:
+        >>> plan = HaloPlan([torch.empty(0, dtype=torch.int64)], [0], num_rows=2)  # one process has no halo
+        >>> reduce_rows(torch.ones(0, 3), plan, bits=4).tolist()
+        [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    plan.check_halo_rows(partial)
+    settings: dict[str, Any] = {"codec": codec, "bits": bits, "epoch": epoch, "layer": layer}
+    call = call_of(plan, partial.device, **settings, function="reduce_rows", is_reduction=True)
+    total: Tensor = _add_rows(partial.float().contiguous(), plan.num_rows, *call)  # (N, D)
+    return total.to(partial.dtype)
 
 
-def _whole_number(name: str, value: Any) -> int:
-    """Return an argument as an ``int``; also NumPy's whole numbers and tensors of one."""
-    try:
-        if isinstance(value, bool):  # it has an index, but is no count
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
+def all_gather_rows(
+    x: Tensor,
+    plan: HaloPlan,
+    *,
+    codec: Codec | tuple[Codec, Codec] = STOCHASTIC,
+    bits: int | tuple[int, int] = 32,
+    epoch: int = 0,
+    layer: int = 0,
+) -> Tensor:
+    """Gather the rows of all ranks on every rank, for comparison with the exchange of halo rows; differentiable.
+
+    Own rows are not rounded. Collective; errors and noise as :func:`exchange_rows`.
+
+    Args:
+        x: rows of this rank, floating-point ``(N, D)``, finite.
+        plan: plan of the halo exchange. At the first call it creates a plan of all rows, :meth:`HaloPlan.all_rows`,
+            which counts the bytes.
+        codec, bits, epoch, layer: as :func:`exchange_rows`.
+
+    Returns:
+        Rows of rank 0, rank 1, ..., ``(V, D)``.
+
+    Raises:
+        TypeError, ValueError, NonFiniteMessage, UnexpectedMessage, RuntimeError: as :func:`exchange_rows`.
+
+    Example:
+        >>> plan = HaloPlan([torch.empty(0, dtype=torch.int64)], [0], num_rows=2)
+        >>> all_gather_rows(torch.ones(2, 3), plan, bits=4).shape
+        torch.Size([2, 3])
+    """
+    every = plan.all_rows()
+    received = exchange_rows(x, every, codec=codec, bits=bits, epoch=epoch, layer=layer)  # (V - N, D)
+    first = every.first_row_after(plan.rank)
+    return torch.cat([received[:first], x, received[first:]])  # (V, D)
 
 
 # Two operators of PyTorch, so that compiled code and autograd know them. Each is the gradient of the other, because
@@ -119,20 +161,36 @@ _Operator = Callable[..., Tensor]
 
 @torch.library.custom_op("gnnqlab::send_rows", mutates_args=())
 def _send_rows(
-    x: Tensor, rows: int, plan: int, codecs: int, forward_bits: int, backward_bits: int, layer: int, epoch: int
+    x: Tensor,
+    rows: int,
+    plan: int,
+    codecs: int,
+    forward_bits: int,
+    backward_bits: int,
+    layer: int,
+    epoch: int,
+    order: int,
 ) -> Tensor:
     """Send own rows and receive halo rows, ``(N, D)`` -> ``(H, D)``."""
-    channel = _channel(PLANS[plan], codecs, ByDirection(forward_bits, backward_bits), layer, "forward", x.device)
-    return _transfer(channel, x, x.new_empty(rows, x.shape[1]), epoch)
+    call = Call(plan, codecs, forward_bits, backward_bits, layer, epoch, order)
+    return PostedRows(call, "forward", x, rows).finish()
 
 
-@torch.library.custom_op("gnnqlab::return_gradients", mutates_args=())
-def _return_gradients(
-    x: Tensor, rows: int, plan: int, codecs: int, forward_bits: int, backward_bits: int, layer: int, epoch: int
+@torch.library.custom_op("gnnqlab::add_rows", mutates_args=())
+def _add_rows(
+    x: Tensor,
+    rows: int,
+    plan: int,
+    codecs: int,
+    forward_bits: int,
+    backward_bits: int,
+    layer: int,
+    epoch: int,
+    order: int,
 ) -> Tensor:
-    """Send gradients of halo rows and add those received, ``(H, D)`` -> ``(N, D)``."""
-    channel = _channel(PLANS[plan], codecs, ByDirection(forward_bits, backward_bits), layer, "backward", x.device)
-    return _transfer(channel, x, x.new_zeros(rows, x.shape[1]), epoch)
+    """Send halo rows, such as gradients, to their owners and add those received, ``(H, D)`` -> ``(N, D)``."""
+    call = Call(plan, codecs, forward_bits, backward_bits, layer, epoch, order)
+    return PostedRows(call, "backward", x, rows).finish()
 
 
 def _register(operator_: Any, gradient_of_operator: _Operator) -> None:
@@ -140,41 +198,13 @@ def _register(operator_: Any, gradient_of_operator: _Operator) -> None:
         ctx.num_rows, ctx.call = inputs[0].shape[0], inputs[2:]
 
     def differentiate(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return gradient_of_operator(gradient.contiguous(), ctx.num_rows, *ctx.call), *[None] * (1 + len(ctx.call))
+        *call, order = ctx.call
+        result = gradient_of_operator(gradient.contiguous(), ctx.num_rows, *call, order + 1)
+        return result, *[None] * (1 + len(ctx.call))
 
     operator_.register_fake(lambda x, rows, *call: x.new_empty(rows, x.shape[1]))
     operator_.register_autograd(differentiate, setup_context=save)
 
 
-_register(_send_rows, _return_gradients)
-_register(_return_gradients, _send_rows)
-
-
-def _transfer(channel: Channel, x: Tensor, out: Tensor, epoch: int) -> Tensor:
-    pending_rows = channel.post(x, out, epoch=epoch)
-    if x.is_cuda:
-        raise_refused(x.device)  # CUDA kernels only record non-finite rows; this check raises the error
-    try:
-        out = pending_rows.decode()
-    except MissingMessage as error:
-        reason = "within the time limit of the process group" if error.is_late else "before its connection ended"
-        raise RuntimeError(
-            f"exchange_rows must be called by all ranks, got no {channel.direction} message of rank {error.peer} "
-            f"{reason} (epoch {epoch}, layer {channel.layer}); call it, and the backward pass, equally often on all "
-            "ranks"
-        ) from error
-    # No trainer reads the records of messages, and they would accumulate.
-    channel.arrivals.clear()
-    return out
-
-
-def _channel(
-    plan: HaloPlan, codecs: int, widths: ByDirection, layer: int, direction: str, device: torch.device
-) -> Channel:
-    codec, bits = of_direction(plan.codecs[codecs], direction), of_direction(widths, direction)
-    if bits not in {*codec.widths, EXACT}:
-        raise ValueError(
-            f"bits must be a bit-width of the codec: {type(codec).__name__} supports {sorted(codec.widths)}, got "
-            f"{bits} {direction}; choose codec Stochastic() or other bits"
-        )
-    return plan.channel(ExchangeKey(layer, direction), codec, bits, device)
+_register(_send_rows, _add_rows)
+_register(_add_rows, _send_rows)

@@ -242,6 +242,10 @@ class Channel:
         receive, direct_peers = self._receive_buffers(message_layouts, out, device)
         return prepost(receive, message_layouts.headers(self.place, self._run, epoch)), direct_peers
 
+    def use_plan(self, plan: Plan, run: int) -> None:
+        """Use another plan and run number from the next ``post`` on; byte buffers are kept."""
+        self.plan, self._run = plan, run
+
     def as_received(self, x: Tensor) -> None:
         """Overwrite the sent rows of ``x`` with their decoded values; call it before the next ``post``.
 
