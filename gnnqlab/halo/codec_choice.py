@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gnnqlab.bits.row import EXACT
 from gnnqlab.kernels.codec.rows import raise_refused
 from gnnqlab.kernels.noise import stream
-from gnnqlab.message.codecs.codec import Codec, Noise, Stochastic
+from gnnqlab.message.codecs.codec import Codec, Float32, Noise, Stochastic
 from gnnqlab.message.codecs.fp8 import FP8, MXFP8
 from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.message.codecs.rotated import Rotated
@@ -75,12 +76,12 @@ def choose_codec(
 
     Measure rows and gradients apart, with samples of both: ``codec=(rows.codec, gradients.codec)`` and
     ``bits=(rows.bits, gradients.bits)`` use two choices. Ranks must use the same choice: broadcast samples, or choose
-    on one rank. 32 bits have no error, so a choice always exists.
+    on one rank. Float32 has no error, so a choice always exists.
 
     Args:
         samples: rows as a model sends them, floating-point ``(n, D)``, or several such tensors.
         max_relative_error: limit of the root mean square error, relative to that of the rows, at least 0.
-        codecs: candidates, at all of their bit-widths; by default all codecs with unbiased rounding.
+        codecs: candidates besides float32, at all of their bit-widths; by default all codecs with unbiased rounding.
         seed: seed of the rounding noise.
 
     Raises:
@@ -104,8 +105,8 @@ def choose_codec(
     tensors = [rows.detach().float().contiguous() for rows in tensors if rows.numel()]
     if not tensors:
         raise ValueError("samples must have at least one row, got none; pass rows as a model sends them")
-    measured = [_measure(codec, bits, tensors, seed) for codec in (*codecs, Stochastic()) for bits in codec.widths]
-    table = sorted({(row.codec, row.bits): row for row in measured}.values(), key=_cost)
+    candidates = [(codec, bits) for codec in codecs for bits in codec.widths if bits != EXACT] + [(Float32(), EXACT)]
+    table = sorted((_measure(codec, bits, tensors, seed) for codec, bits in candidates), key=_cost)
     chosen = next(row for row in table if row.relative_error <= max_relative_error)
     return CodecChoice(chosen.codec, chosen.bits, max_relative_error, tuple(table))
 

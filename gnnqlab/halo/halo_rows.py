@@ -72,7 +72,7 @@ def exchange_rows(
     plan.check_rows(x)
     call = call_of(plan, x.device, codec=codec, bits=bits, epoch=epoch, layer=layer, function="exchange_rows")
     # The conversion is outside of the operator, so that autograd converts the gradient back.
-    halo: Tensor = _send_rows(x.float().contiguous(), plan.num_halo, *call)  # (H, D)
+    halo = _transfer(x.float().contiguous(), plan.num_halo, call, "forward")  # (H, D)
     return halo.to(x.dtype)
 
 
@@ -114,7 +114,7 @@ def reduce_rows(
     plan.check_halo_rows(partial)
     settings: dict[str, Any] = {"codec": codec, "bits": bits, "epoch": epoch, "layer": layer}
     call = call_of(plan, partial.device, **settings, function="reduce_rows", is_reduction=True)
-    total: Tensor = _add_rows(partial.float().contiguous(), plan.num_rows, *call)  # (N, D)
+    total = _transfer(partial.float().contiguous(), plan.num_rows, call, "backward")  # (N, D)
     return total.to(partial.dtype)
 
 
@@ -154,8 +154,32 @@ def all_gather_rows(
     return torch.cat([received[:first], x, received[first:]])  # (V, D)
 
 
-# Two operators of PyTorch, so that compiled code and autograd know them. Each is the gradient of the other, because
-# both are linear; so gradients can be differentiated again, as for a loss on forces. `rows`: number of returned rows.
+def _transfer(x: Tensor, num_rows: int, call: Call, direction: str) -> Tensor:
+    """Send rows in a direction and return the ``num_rows`` rows of the other side; differentiable."""
+    if not torch.compiler.is_compiling():
+        # The first call of an operator of PyTorch imports its compiler, which takes seconds.
+        eager: Tensor = _Transfer.apply(x, num_rows, call, direction)
+        return eager
+    operator_: _Operator = _send_rows if direction == "forward" else _add_rows
+    return operator_(x, num_rows, *call)
+
+
+class _Transfer(torch.autograd.Function):
+    """Exchange in eager code. It is linear, so that its gradient is the exchange in the other direction."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, num_rows: int, call: Call, direction: str) -> Tensor:
+        ctx.num_rows, ctx.call, ctx.direction = x.shape[0], call, direction
+        return PostedRows(call, direction, x, num_rows).finish()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        direction = "backward" if ctx.direction == "forward" else "forward"
+        result = _Transfer.apply(gradients[0].contiguous(), ctx.num_rows, ctx.call.derivative, direction)
+        return result, None, None, None
+
+
+# Two operators of PyTorch for compiled code, each the gradient of the other. `rows`: number of returned rows.
 _Operator = Callable[..., Tensor]
 
 
