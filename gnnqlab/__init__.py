@@ -45,7 +45,7 @@ attach({
 
 _HOMES = {
     "Graph": "gnnqlab.graph",
-    "HaloPlan": "gnnqlab.exchange",
+    "HaloPlan": "gnnqlab.halo",
     "Observer": "gnnqlab.observe",
     "Run": "gnnqlab.launch",
     "Slurm": "gnnqlab.launch",
@@ -56,7 +56,7 @@ _HOMES = {
     "compare": "gnnqlab.lab.training",
     "configure": "gnnqlab.train.config.configure",
     "errata": "gnnqlab.course.errata",
-    "exchange_rows": "gnnqlab.exchange",
+    "exchange_rows": "gnnqlab.halo",
     "from_dgl": "gnnqlab.graph",
     "from_networkx": "gnnqlab.graph",
     "from_pyg": "gnnqlab.graph",
@@ -98,6 +98,8 @@ _MODULES = {
 
 The two tables are the only list of public names; ``__init__.pyi`` has their types.
 """
+_OF_HALO = ("all_gather_rows", "choose_codec", "halo", "reduce_rows", "start_exchange")
+"""Further names: `gnnqlab.halo` and its functions, all of which are public there."""
 _FORMER = {
     "codecs": ("BFloat16", "FP8", "Float32", "LeastVariance", "Linear", "MXFP8", "Rotated", "Spikes", "Stochastic"),
     "caches": ("AdaptiveCache", "Difference", "Feedback", "StaleBlocks", "Unchanged"),
@@ -127,6 +129,9 @@ def __getattr__(name: str) -> Any:
         value: Any = importlib.import_module(_MODULES[name])
     elif name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _OF_HALO:
+        module = importlib.import_module("gnnqlab.halo")
+        value = module if name == "halo" else getattr(module, name)
     else:
         return _former(name)
     globals()[name] = value  # later accesses do not call this function

@@ -18,8 +18,6 @@ from gnnqlab import theory as theory
 from gnnqlab.course.errata import errata as errata
 from gnnqlab.exchange import exchanges as exchanges
 from gnnqlab.exchange import schedules as schedules
-from gnnqlab.exchange.standalone.halo_plan import HaloPlan as HaloPlan
-from gnnqlab.exchange.standalone.halo_rows import exchange_rows as exchange_rows
 from gnnqlab.graph.convert.frameworks import from_dgl as from_dgl
 from gnnqlab.graph.convert.frameworks import from_pyg as from_pyg
 from gnnqlab.graph.convert.given import GraphLike as _GraphLike
@@ -29,6 +27,8 @@ from gnnqlab.graph.graph import Graph as Graph
 from gnnqlab.graph.sources.catalogue import load as load
 from gnnqlab.graph.sources.tables import from_tables as from_tables
 from gnnqlab.graph.sources.tables import read_edges as read_edges
+from gnnqlab.halo.halo_plan import HaloPlan as HaloPlan
+from gnnqlab.halo.halo_rows import exchange_rows as exchange_rows
 from gnnqlab.lab.figures import charts as charts
 from gnnqlab.lab.training.compare import compare as compare
 from gnnqlab.lab.tuner.tuner import Tuner as Tuner

@@ -6,10 +6,11 @@ The low layer looks up an implementation by name; ``gnnqlab/__init__.py``, which
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["attach", "attached", "home_of"]
+__all__ = ["attach", "attached", "home_of", "on_demand"]
 
 _HOMES: dict[str, tuple[str, str]] = {}
 
@@ -45,3 +46,29 @@ def attached(verb: str) -> Any:
     """
     module, name = home_of(verb)
     return getattr(importlib.import_module(module), name)
+
+
+def on_demand(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a package that imports each public name from its module at the first use.
+
+    ``import gnnqlab.halo`` needs a few modules of packages with many; it must not import the others.
+
+    Args:
+        package: ``__name__`` of the package.
+        homes: module -> public names that it defines.
+
+    Example:
+        >>> find = on_demand(__name__, {"math": ("sqrt",)})
+        >>> find("sqrt")(9)
+        3.0
+    """
+    modules = {name: module for module, names in homes.items() for name in names}
+
+    def find(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(modules[name]), name)
+        vars(sys.modules[package])[name] = value  # later accesses do not call this function
+        return value
+
+    return find

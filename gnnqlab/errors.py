@@ -40,10 +40,11 @@ class MissingMessage(RuntimeError):
     Args:
         peer: rank of the sender, within its process group.
         reason: text of the backend.
+        is_sent: True for a message to ``peer``, which has not posted its receive.
     """
 
-    def __init__(self, peer: int, reason: str) -> None:
-        self.peer = peer
+    def __init__(self, peer: int, reason: str, *, is_sent: bool = False) -> None:
+        self.peer, self.is_sent = peer, is_sent
         self.is_late = "timed out" in reason.lower()
         """True if the time limit of the process group has ended; False if the connection has."""
         super().__init__(reason)

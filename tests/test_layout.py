@@ -20,7 +20,7 @@ BENCHMARKS = Tree(ROOT / "benchmarks", ("benchmarks",))
 ROOMS = (
     "errors", "short_errors", "terminal", "units", "cards", "attached", "atomic", "axis_part", "by_name", "settings",
     "former_names", "observe", "callable_module", "worker_context", "plain_values", "adaptive", "theory", "kernels",
-    "compute", "graph", "partition", "bits", "message", "exchange", "nn", "systems", "train", "results", "run",
+    "compute", "graph", "partition", "bits", "message", "halo", "exchange", "nn", "systems", "train", "results", "run",
     "launch", "simulation", "testing", "study", "tune", "lab.figures", "lab.training", "lab.listing", "lab.tuner",
     "cli", "course",
 )  # fmt: skip

@@ -18,6 +18,7 @@ _TITLES = {
     "graph": "Graphs",
     "partition": "Cuts",
     "exchange": "Exchanges and schedules",
+    "halo": "Halo exchange for any model",
     "message": "Messages: codecs, samplers, caches",
     "bits": "Bit-widths",
     "compute": "Precision of products",
@@ -35,6 +36,8 @@ _TITLES = {
 }
 _FURTHER_FUNCTIONS = {"launch": ("on_machines", "resume_on_machines", "cleanup")}
 """Callable module -> its other functions that users call."""
+_FURTHER_MODULES = ("halo",)
+"""Modules with public names that `gnnqlab.__all__` leaves to them; each is on the page of its room."""
 _CLASS = ":members:\n:inherited-members:"
 
 
@@ -55,6 +58,9 @@ def front_door() -> dict[str, types.ModuleType]:
         elif isinstance(value, types.ModuleType):
             found |= {f"gq.{name}{part}": module for part, module in _below(value)}
         setattr(gq, name, value)
+    for name in _FURTHER_MODULES:
+        found[f"gq.{name}"] = getattr(gnnqlab, name)
+        setattr(gq, name, found[f"gq.{name}"])
     return found
 
 
@@ -94,6 +100,9 @@ def reference_of(target: str) -> str | None:
         for name in gnnqlab._MODULES if part[:1].isupper() else ():
             if part in getattr(gnnqlab, name).__all__:
                 return ".".join(["gq", name, *parts[place:]])
+        for name in _FURTHER_MODULES:
+            if part in getattr(gnnqlab, name).__all__:
+                return ".".join(["gq", name, *parts[place:]])
     return None
 
 
@@ -129,6 +138,8 @@ def _page(room: str, names: list[str], modules: dict[str, types.ModuleType]) -> 
         if name in _FURTHER_FUNCTIONS:
             module = importlib.import_module(f"gnnqlab.{name}")
             text += [_function(f"gq.{name}.{each}", getattr(module, each)) for each in _FURTHER_FUNCTIONS[name]]
+    if room in _FURTHER_MODULES:
+        text.append(_module(f"gq.{room}", modules[f"gq.{room}"]))
     return "\n".join(text)
 
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnqlab.bits.row import EXACT
 from gnnqlab.former_names import FormerMember
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["SPREADS", "RowVariance", "Weighed", "min_max", "min_max_share"]
 

@@ -7,9 +7,9 @@ from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule, Synchronous
 from gnnqlab.exchange.schedules.sequential import Sequential
-from gnnqlab.exchange.standalone.halo_plan import HaloPlan
-from gnnqlab.exchange.standalone.halo_rows import exchange_rows
 from gnnqlab.exchange.vertex_cut.exchange import ReplicaExchange, Replicas
+from gnnqlab.halo.halo_plan import HaloPlan
+from gnnqlab.halo.halo_rows import exchange_rows
 
 __all__ = [
     "AdaptivePipeline",

@@ -135,6 +135,7 @@ def test_every_page_is_run() -> None:
         "own_system",
         "cluster",
         "gpu",
+        "halo_plans",  # on real ranks, in tests/halo
         "interruptions",
         "links",
         "observer",

@@ -10,7 +10,7 @@ import torch
 
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange.aggregation_context import AggregationContext
-from gnnqlab.exchange.standalone.row_gather import GatherPlan, RowGather
+from gnnqlab.exchange.row_gather import GatherPlan, RowGather
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.simulation.threaded_workers import LoopbackTransport, Mailbox

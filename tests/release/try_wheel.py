@@ -2,7 +2,7 @@
 
 Each interpreter gets an environment of its own in an empty folder outside the checkout: the pinned torch, then the
 wheel and its requirements. A page is a folder of its own: its modules, and the rest as one script, which launches real
-workers. ``halo_exchange`` reads its inputs from a mesh of the sphere, and is started by ``torchrun``, as the page says.
+workers. ``halo_exchange`` and ``halo_plans`` are started by ``torchrun``, the former with a mesh of the sphere.
 A page that needs something that this machine lacks is listed, not run.
 """
 
@@ -117,8 +117,8 @@ def run_page(python: Path, page: Path, room: Path) -> Tried:
         return Tried(version, page.stem, "skipped", said="this machine has no Chromium, which draws the figures")
     folder = room / page.stem
     folder.mkdir()
-    alone = page.stem == "halo_exchange"
-    script = [MESH] if alone else []
+    alone = page.stem in ("halo_exchange", "halo_plans")
+    script = [MESH] if page.stem == "halo_exchange" else []
     for block in blocks(page):
         first = block.partition("\n")[0]
         if first.startswith("# ") and first.endswith(".py"):
@@ -128,7 +128,8 @@ def run_page(python: Path, page: Path, room: Path) -> Tried:
     start = []
     if alone:
         shutil.copy(ROOT / "tests" / "meshes.py", folder)
-        script.append("train(4, 5)\ndist.destroy_process_group()\n")
+        script += ["train(4, 5)\n"] if page.stem == "halo_exchange" else []
+        script.append("dist.destroy_process_group()\n")
         start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     (folder / "script.py").write_text("\n".join(script), encoding="utf-8")
     began = time.monotonic()

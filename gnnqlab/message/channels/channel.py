@@ -17,7 +17,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.bits.row import EXACT
-from gnnqlab.compute.products import to_float32
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.channels.incoming import MessageRecord, PendingReceive, PostedExchange, ReceiveLog
@@ -141,7 +140,7 @@ class Channel:
     def convert_for_codec(self, x: Tensor) -> Tensor:
         """Convert rows to float32, unless the codec encodes bfloat16 rows directly."""
         encodes_bfloat16 = self.selection.encodes_rows and self._codec.takes_bfloat16
-        return x if encodes_bfloat16 else to_float32(x)
+        return x if encodes_bfloat16 or x.dtype != torch.bfloat16 else x.float()
 
     def post(
         self,
@@ -242,6 +241,10 @@ class Channel:
             return _NOTHING
         receive, direct_peers = self._receive_buffers(message_layouts, out, device)
         return prepost(receive, message_layouts.headers(self.place, self._run, epoch)), direct_peers
+
+    def use_plan(self, plan: Plan, run: int) -> None:
+        """Use another plan and run number from the next ``post`` on; byte buffers are kept."""
+        self.plan, self._run = plan, run
 
     def as_received(self, x: Tensor) -> None:
         """Overwrite the sent rows of ``x`` with their decoded values; call it before the next ``post``.

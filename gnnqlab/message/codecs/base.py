@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnqlab.axis_part import AxisPart
@@ -16,6 +15,9 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec.rows import note_non_finite
 from gnnqlab.message.codecs.equal_rows import RowNoise, equal_rows, surplus_bytes, written_width
 from gnnqlab.message.layout import Layout, Part, make_layout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["Codec", "Noise", "PartCodec", "PartRows", "require_finite"]
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnqlab.bits.row import ParamBytes, row_bytes
@@ -19,9 +18,12 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.noise import uniform16
 from gnnqlab.message.layout import Layout
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 __all__ = ["EqualRows", "RowNoise", "equal_rows", "surplus_bytes", "written_width"]
 
-EncodeRows = Callable[[Tensor, int, "RowNoise | None"], Tensor | NDArray[Any]]
+EncodeRows = Callable[[Tensor, int, "RowNoise | None"], "Tensor | NDArray[Any]"]
 """Type of a codec's method ``encode_rows``."""
 _PROBED = 1024
 """Columns of the row used to detect a bit-width; so many that parameters are negligible."""

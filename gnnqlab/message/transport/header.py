@@ -11,12 +11,14 @@ the receiver wakes up once.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,6 +26,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gnnqlab.errors import UnexpectedMessage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["SIZE", "TAG", "Header", "Headers", "checksum", "run_number", "sends_headers"]
 
@@ -39,7 +44,6 @@ SIZE = _FORMAT.size
 _DIRECTIONS = ("forward", "backward")
 _LANES = 1021
 """Number of partial sums of a checksum. An odd prime, so that swapped rows fall into different lanes."""
-_WEIGHTS = np.random.default_rng(0x474E514C).integers(1, 1 << 62, _LANES, dtype=np.int64) * 2 + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +223,13 @@ def checksum(body: Tensor) -> int:
     # The last 0 to 3 bytes do not fill a word; their number is appended, so that trailing zeros count.
     tail_word = int.from_bytes(tail[4 * (words - full_words) :].tobytes() + bytes([body.numel() % 4]), "little")
     # Odd factors are invertible modulo 2^64, so a change of one lane, or of the last bytes, changes the sum.
-    return (int(np.dot(lanes.astype(np.int64), _WEIGHTS)) + tail_word * 0x9E3779B97F4A7C15) % 2**64
+    return (int(np.dot(lanes.astype(np.int64), _weights())) + tail_word * 0x9E3779B97F4A7C15) % 2**64
+
+
+@functools.cache
+def _weights() -> NDArray[np.int64]:
+    # At the first checksum, because the import of numpy.random would take a tenth of that of the package.
+    return np.random.default_rng(0x474E514C).integers(1, 1 << 62, _LANES, dtype=np.int64) * 2 + 1
 
 
 def run_number(*what: str) -> int:

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 import torch
@@ -75,16 +76,22 @@ class Transport(Protocol):
         """
 
 
-class Direct:
+class _OverGroup:
+    """Common part of the transports: rank and group, time limit of a message (by default the group's), buffers."""
+
+    def __init__(
+        self, rank: int, workers: int, group: dist.ProcessGroup | None = None, timeout: timedelta | None = None
+    ) -> None:
+        self.rank, self.workers, self.group, self._timeout = rank, workers, group, timeout
+        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport")  # its thread starts at the first use
+        self._host = HostBuffers()
+
+
+class Direct(_OverGroup):
     """Point-to-point transport that posts all receives, then all sends. Receives may be preposted.
 
     On the CPU a thread waits for the messages, so that their times are measured before ``wait`` is called.
     """
-
-    def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
-        self.rank, self.workers, self.group = rank, workers, group
-        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport")
-        self._host = HostBuffers()
 
     def prepost(self, receive: Buffers, headers: Headers | None = None) -> Expected | None:
         """Prepost the receives of an exchange; pass the result to its ``post``. ``None``: the backend cannot.
@@ -107,7 +114,7 @@ class Direct:
         rounds = [_Round(tuple(staging.receive), tuple(staging.send))]  # a single round: all peers at once
         # A wait on NCCL only queues on a stream, so a thread would measure nothing.
         watcher = self._watcher if staging.on_host else None
-        transfer = _PeerTransfer(staging, rounds, watcher=watcher, expected=expected)
+        transfer = _PeerTransfer(staging, rounds, watcher=watcher, expected=expected, timeout=self._timeout)
         if bounded:
             _learn_sizes(staging, self.workers)
         if not staging.copies:  # else `start` posts, after the copies to host memory
@@ -115,18 +122,15 @@ class Direct:
         return transfer
 
 
-class Ring:
+class Ring(_OverGroup):
     """Transport in P − 1 rounds (AdaQP Fig. 8): in round k, rank r sends to r + k and receives from r − k, mod P."""
-
-    def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
-        self.rank, self.workers, self.group = rank, workers, group
-        self._host = HostBuffers()
 
     def post(
         self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
     ) -> Transfer:
         staging = Staged(send, receive, headers, self._host, self.group)
-        transfer = _PeerTransfer(staging, [self._round(k, staging) for k in range(1, self.workers)])
+        rounds = [self._round(k, staging) for k in range(1, self.workers)]
+        transfer = _PeerTransfer(staging, rounds, timeout=self._timeout)
         if bounded:
             _learn_sizes(staging, self.workers)
         if not staging.copies:
@@ -160,6 +164,7 @@ class _PeerTransfer(Transfer):
         bodies: False exchanges headers only.
         watcher: thread that waits in the background, to measure times before ``wait`` is called.
         expected: preposted receives.
+        timeout: time limit of each message; by default that of the process group.
     """
 
     def __init__(
@@ -170,8 +175,10 @@ class _PeerTransfer(Transfer):
         bodies: bool = True,
         watcher: ThreadPoolExecutor | None = None,
         expected: Expected | None = None,
+        timeout: timedelta | None = None,
     ) -> None:
         super().__init__()
+        self._timeout = timeout
         self._expected = {} if expected is None else expected.works
         self._staged, self._rounds, self._bodies, self._watcher = staging, rounds, bodies, watcher
         self._joint = staging.backend == "nccl"
@@ -260,50 +267,48 @@ class _PeerTransfer(Transfer):
                     work.wait()
             for peer in round_.sources:
                 if self._staged.headers is not None:
-                    _await_next(works, peer)
+                    _await_next(works, peer, self._timeout)
                     self._staged.headers.check_received(peer)  # raises before waiting for a body that may never match
                 if self._bodies:
-                    _await_next(works, peer)
+                    _await_next(works, peer, self._timeout)
                     self._arrived(peer)
-            for work in works:
-                work.wait()
+            for peer in round_.targets * (self._bodies + (self._staged.headers is not None)):  # bodies, then headers
+                _await_next(works, peer, self._timeout, is_sent=True)
             self.post_round()
         self.wire_s = time.perf_counter() - self.started
 
 
-def _await_next(works: Iterator[dist.Work], peer: int) -> None:
-    work = next(works, None)
-    if work is None:
+def _await_next(
+    works: Iterator[dist.Work], peer: int, timeout: timedelta | None = None, *, is_sent: bool = False
+) -> None:
+    if (work := next(works, None)) is None:
         return
     try:
-        work.wait()
+        work.wait() if timeout is None else work.wait(timeout)
     except RuntimeError as error:
-        raise MissingMessage(peer, str(error)) from error
+        raise MissingMessage(peer, str(error), is_sent=is_sent) from error
 
 
-class AllToAll:
+class AllToAll(_OverGroup):
     """Transport by one ``all_to_all_single`` with uneven parts; concatenates and splits the buffers by copying.
 
-    A collective has no tags, so headers are exchanged and checked before it is posted.
+    A collective has no tags, so headers are exchanged and checked before it is posted; the time limit is for these.
     """
-
-    def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
-        self.rank, self.workers, self.group = rank, workers, group
-        self._host = HostBuffers()
 
     def post(
         self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
     ) -> Transfer:
         staging = Staged(send, receive, headers, self._host, self.group)
-        transfer = _AllToAllTransfer(self.workers, staging, is_bounded=bounded)
+        transfer = _AllToAllTransfer(self.workers, staging, is_bounded=bounded, timeout=self._timeout)
         if not staging.copies:
             transfer.start()
         return transfer
 
 
 class _AllToAllTransfer(Transfer):
-    def __init__(self, workers: int, staging: Staged, *, is_bounded: bool) -> None:
+    def __init__(self, workers: int, staging: Staged, *, is_bounded: bool, timeout: timedelta | None) -> None:
         super().__init__()
+        self._timeout = timeout
         self._workers, self._staged, self._bounded = workers, staging, is_bounded
         self._is_started = False
 
@@ -315,7 +320,8 @@ class _AllToAllTransfer(Transfer):
         staging.ready()
         if staging.headers is not None:
             # Headers first, point-to-point: a collective has no tags, and must not be posted with sizes that differ.
-            headers = _PeerTransfer(staging, [_Round(tuple(staging.receive), tuple(staging.send))], bodies=False)
+            rounds = [_Round(tuple(staging.receive), tuple(staging.send))]
+            headers = _PeerTransfer(staging, rounds, bodies=False, timeout=self._timeout)
             headers.post_round()
             headers.finish_rounds()
         if self._bounded:
@@ -375,16 +381,19 @@ class _Nothing(Transfer):
 TRANSPORTS: dict[str, Callable[..., Transport]] = {"direct": Direct, "ring": Ring, "all-to-all": AllToAll}
 
 
-def make_transport(name: str, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> Transport:
+def make_transport(
+    name: str, rank: int, workers: int, group: dist.ProcessGroup | None = None, timeout: timedelta | None = None
+) -> Transport:
     """Create a transport by name; a single worker gets one that sends nothing.
 
     Args:
         rank, workers: rank in the group, and its size.
         group: process group to exchange in; by default all processes.
+        timeout: time limit of a message; by default that of the group.
 
     Raises:
         ValueError: if the name is unknown; the message lists the known ones.
     """
     if name not in TRANSPORTS:
         raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {name!r}{did_you_mean(name, TRANSPORTS)}")
-    return Alone() if workers == 1 else TRANSPORTS[name](rank, workers, group)
+    return Alone() if workers == 1 else TRANSPORTS[name](rank, workers, group, timeout)

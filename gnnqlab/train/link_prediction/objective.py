@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gnnqlab.exchange.aggregation_context import AggregationContext
-from gnnqlab.exchange.standalone.row_gather import GatherPlan, RowGather
+from gnnqlab.exchange.row_gather import GatherPlan, RowGather
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.graph.link_split import TEST, TRAIN, VAL
 from gnnqlab.message.channels.channel import Channel

@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         name="gradients that stay away",
-        file="exchange/standalone/row_gather.py",
+        file="exchange/row_gather.py",
         before="backward=Plan(self.rank, self.workers, receive_routes, send_routes, accumulate=True, exact=exact)",
         after="backward=Plan(self.rank, self.workers, receive_routes, send_routes, accumulate=False, exact=exact)",
         test="exchange/test_fetch.py::test_rows_come_as_they_are_and_gradients_go_home_whole",
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="a pool in few bits",
-        file="exchange/standalone/row_gather.py",
+        file="exchange/row_gather.py",
         before="self._messages(send, receive, exact=True, round=1)",
         after="self._messages(send, receive, exact=False, round=1)",
         test="exchange/test_fetch.py::test_only_rows_fetched_in_every_epoch_are_quantized",

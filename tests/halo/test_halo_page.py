@@ -12,6 +12,7 @@ from tests.pages import ROOT, blocks
 from tests.ranks import run_ranks
 
 PAGE = ROOT / "docs" / "halo_exchange.md"
+HOW_TO = ROOT / "docs" / "how_to" / "halo_plans.md"
 LEVELS, STEPS = 2, 12
 
 
@@ -50,7 +51,24 @@ def trained(rank, workers, runs):
             predicted = model(page["inputs"][page["own"]], 32, 0)
         gradients = torch.cat([weight.grad.flatten() for weight in model.parameters()])
         results.append(Trained(torch.tensor(losses), gradients, predicted, sent))
-    return page["own"], plan.num_halo, sum(len(rows) for rows in page["send"]), results
+    num_sent = sum(rows.numel() for rows in plan._lists.send)
+    return page["own"], plan.num_halo, num_sent, results
+
+
+def how_to(rank, workers):
+    page = {}
+    exec(compile("\n".join(blocks(HOW_TO)), str(HOW_TO), "exec"), page)
+    plan, own = page["plan"], page["own"]
+    assert torch.equal(page["everything"][:0], page["x"][:0]) and len(page["everything"]) == 100
+    assert page["forces"].shape == page["x"].grad.shape == (own.numel(), 16)
+    assert page["decoder"].edges.target_ids.tolist() == list(range(rank, 40, workers))
+    assert page["sample_rows"].shape == (page["plan"].num_halo, 16) or workers > 1
+    assert page["choice"].bits in (4, 8)
+    return plan.name, plan.num_halo > 0
+
+
+def test_the_page_of_plans_runs_on_two_ranks():
+    assert run_ranks(how_to, 2) == [("neighbours", True)] * 2
 
 
 def test_an_icosphere_is_one():

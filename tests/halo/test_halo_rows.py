@@ -157,7 +157,7 @@ class Counting:
 
 def counted(rank, workers, codec, bits):
     plan = plan_of(rank, workers)
-    plan._transport = counting = Counting(plan._transport)
+    plan._channels._transport = counting = Counting(plan._channels._transport)
     x = rows_of(rank, 5).requires_grad_()
     came = exchange_rows(x, plan, codec=codec, bits=bits)
     forward = counting.bytes
@@ -376,6 +376,10 @@ def test_rank_that_does_not_call_it_is_named(reason):
     with mock.patch.object(Channel, "post", lambda *args, **kwargs: lost), pytest.raises(RuntimeError) as caught:
         exchange_rows(torch.ones(5, 3), plan, epoch=7, layer=2)
     text = str(caught.value)
-    assert "got no forward message of rank 1" in text and "(epoch 7, layer 2)" in text and reason not in text
+    assert (
+        "got no forward message of rank 1" in text
+        and "forward call 1, epoch 7, layer 2)" in text
+        and reason not in text
+    )
     assert ("within the time limit" in text) == ("Timed out" in reason)
     assert "equally often on all ranks" in text and isinstance(caught.value.__cause__, MissingMessage)

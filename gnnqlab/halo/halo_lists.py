@@ -15,10 +15,24 @@ from torch import Tensor
 
 from gnnqlab.plain_values import all_gather_values
 
-__all__ = ["Lists", "agree"]
+__all__ = ["MAX_IDS", "Lists", "RowLists", "agree", "is_integer"]
 
-_MAX_IDS = 2**32
+MAX_IDS = 2**32
 """Ids are 32-bit words of the random number generator's counter."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowLists:
+    """Rows that one rank sends to, and receives from, each peer; empty for itself."""
+
+    num_rows: int
+    """N."""
+    send: Sequence[Tensor]
+    """Local rows for each rank, int64 ``(n,)``."""
+    send_ids: Sequence[Tensor]
+    """Their global ids."""
+    receive_ids: Sequence[Tensor]
+    """Global ids of the rows from each rank."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,9 @@ class Lists:
     """True if the caller passed global ids."""
     seed: int
     transport: str
+    name: str
+    number: int
+    """Number of the plan in its process, so that two plans with equal lists are distinguished."""
     fault: str = ""
     """Error message of the first broken rule; empty for none."""
 
@@ -49,13 +66,17 @@ def agree(
     workers: int,
     seed: int,
     transport: str,
+    name: str,
+    number: int,
     group: dist.ProcessGroup | None,
 ) -> list[Lists]:
     """Exchange and validate the lists of all ranks; collective over the group.
 
     Args:
-        send, receive, num_rows, ids, seed, transport, group: as for
-        :class:`gnnqlab.exchange.standalone.halo_plan.HaloPlan`.
+        send, receive, num_rows, ids, seed, transport, name, group: as for
+            :class:`gnnqlab.halo.halo_plan.HaloPlan`.
+        rank, workers: this rank, and the number of ranks.
+        number: number of the plan in its process.
 
     Raises:
         ValueError: on all ranks, with the first broken rule.
@@ -63,12 +84,12 @@ def agree(
     # A fault is sent like any result, because an error on one rank alone would leave the others waiting.
     fault = _fault(send, receive, num_rows, ids, rank, workers, seed)
     if fault:
-        own_lists = Lists((), (), 0, False, 0, transport, fault)
+        own_lists = Lists((), (), 0, False, 0, transport, name, number, fault)
     else:
         counts = tuple(rows.numel() for rows in send)
         if num_rows is None:
             num_rows = max((int(rows.max()) + 1 for rows in send if rows.numel()), default=0)
-        own_lists = Lists(counts, tuple(receive), num_rows, ids is not None, seed, transport)
+        own_lists = Lists(counts, tuple(receive), num_rows, ids is not None, seed, transport, name, number)
     all_lists = [own_lists]
     if workers > 1:
         all_lists = [Lists(*fields) for fields in all_gather_values(astuple(own_lists), group=group)]
@@ -104,14 +125,14 @@ def _fault(
         )
     if not 0 <= seed < 1 << 63:
         return f"seed must be in [0, 2**63), got {seed}"
-    if ids is not None and (ids.shape != (num_rows,) or not _is_integer(ids)):
+    if ids is not None and (ids.shape != (num_rows,) or not is_integer(ids)):
         return f"ids must have one integer for each of {num_rows} rows, got {ids.dtype} {tuple(ids.shape)}"
-    if ids is not None and ids.numel() and not (0 <= int(ids.min()) and int(ids.max()) < _MAX_IDS):
+    if ids is not None and ids.numel() and not (0 <= int(ids.min()) and int(ids.max()) < MAX_IDS):
         return f"ids must be in [0, 2**32), got {int(ids.min())} to {int(ids.max())}"
     for peer, rows in enumerate(send):
         if rows.numel() == 0:
             continue
-        if rows.dim() != 1 or not _is_integer(rows):
+        if rows.dim() != 1 or not is_integer(rows):
             return f"rows to send must be integers (n,), got {rows.dtype} {tuple(rows.shape)} for rank {peer}"
         smallest_row, largest_row = int(rows.min()), int(rows.max())
         if smallest_row < 0 or (num_rows is not None and largest_row >= num_rows):
@@ -128,17 +149,17 @@ def _fault(
     return ""
 
 
-def _is_integer(tensor: Tensor) -> bool:
+def is_integer(tensor: Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
 
 
 def _compare(all_lists: Sequence[Lists]) -> None:
     """Raise ValueError if lists of different ranks do not match."""
-    for name in ("seed", "transport", "own_ids"):
-        values = [getattr(lists, name) for lists in all_lists]
+    for setting in ("seed", "transport", "name", "own_ids"):
+        values = [getattr(lists, setting) for lists in all_lists]
         if len(set(values)) > 1:
             peer = next(rank for rank, value in enumerate(values) if value != values[0])
-            subject = "use of ids" if name == "own_ids" else name
+            subject = "use of ids" if setting == "own_ids" else setting
             raise ValueError(
                 f"{subject} must be the same on all ranks, got {values[0]!r} on rank 0, {values[peer]!r} on rank {peer}"
             )

@@ -1,1 +1,0 @@
-"""Stand-alone halo exchange, for models without gnnqlab's graphs or trainer."""
