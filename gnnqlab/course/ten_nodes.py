@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from gnnqlab.partition.cut import NodeCut
     from gnnqlab.partition.parts import Parts
 
-__all__ = ["Halves", "draw", "ten_nodes"]
+__all__ = ["EDGES", "Halves", "draw", "ten_nodes"]
 
 # Two groups of five; three of the seventeen edges join them.
-_EDGES = (
+EDGES = (
     (0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (2, 4), (3, 4),
     (5, 6), (5, 7), (6, 7), (6, 8), (7, 8), (7, 9), (8, 9),
     (3, 5), (4, 5), (4, 7),
@@ -40,7 +40,7 @@ def ten_nodes() -> Graph:
 
     from gnnqlab.graph.graph import Graph
 
-    sources, targets = zip(*_EDGES)  # both directions and self loops are added
+    sources, targets = zip(*EDGES)  # both directions and self loops are added
     return Graph.from_edges(
         sources,
         targets,
