@@ -33,6 +33,8 @@ PATHS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """Path -> file names of its notebooks, in their order."""
+_WORDS = {"adaqp": "AdaQP", "dgl": "DGL", "gpu": "GPU", "yesterdays": "yesterday's"}
+"""Words that a file name cannot spell."""
 _BOX = (
     "display:inline-block;box-sizing:border-box;width:8.6em;min-height:4.6em;margin:.2em 0;padding:.3em .5em;"
     "border:1.5px solid {color};border-radius:6px;vertical-align:top;text-decoration:none;color:inherit;"
@@ -93,7 +95,7 @@ def _count(book: str, right: set[str]) -> tuple[int, int]:
 
 
 def _title(book: str) -> str:
-    return book.replace("_", " ")
+    return " ".join(_WORDS.get(word, word) for word in book.split("_"))
 
 
 def _box(book: str, done: int, all_: int) -> str:

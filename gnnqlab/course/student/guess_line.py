@@ -45,7 +45,7 @@ def guess_line(measured: float, guess: float | None, *, label: str) -> str:
         x = place(guess)
         parts += [
             f'<path d="M{x:.0f} 16l8 8-8 8-8-8z" fill="none" stroke="#D55E00" stroke-width="2.5"/>',
-            f'<text x="{x:.0f}" y="46" text-anchor="middle">your guess {digits(guess)}</text>',
+            f'<text x="{x:.0f}" y="44" text-anchor="middle">your guess {digits(guess)}</text>',
         ]
     return "".join([*parts, "</svg>"])
 
