@@ -27,6 +27,8 @@ class Course:
     """grade: folder for grades.csv and grades.html; default: the folder itself."""
     gradescope: Path | None = None
     """grade: results.json of a Gradescope autograder, written instead of the tables."""
+    run_code: bool = False
+    """grade: run handed-in code once more, with your rights; use a container, or read it first."""
     json: bool = False
     """End standard output with one JSON object."""
 
@@ -36,12 +38,12 @@ class Course:
                 f"action must be one of {', '.join(_ACTIONS)}, got {self.action!r}{did_you_mean(self.action, _ACTIONS)}"
             )
         if self.action == "pack":
-            if self.out is not None or self.gradescope is not None:
-                raise ValueError("--out and --gradescope belong to grade, got them with pack; leave them out")
+            if self.out is not None or self.gradescope is not None or self.run_code:
+                raise ValueError("--out, --gradescope and --run-code belong to grade, got one with pack; leave it out")
             files = attached("course.pack")(self.folder, course_folder())
             result: dict[str, Any] = {"files": [str(file) for file in files]}
         else:
-            result = attached("course.grade")(self.folder, self.out, gradescope=self.gradescope)
+            result = attached("course.grade")(self.folder, self.out, gradescope=self.gradescope, run_code=self.run_code)
         if not self.json:
             self._print(result)
         return result

@@ -14,6 +14,7 @@ from gnnqlab.course.student.code import CODE
 from gnnqlab.course.student.course_map import exercises_of
 from gnnqlab.course.student.handed_in import checksum, read_handed_in
 from gnnqlab.course.student.quantities import QUANTITIES
+from gnnqlab.course.teacher.rerun import rerun
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,15 +44,17 @@ class Grade:
         return f"{len(self.right.intersection(names))} of {len(names)}"
 
 
-def grade_file(path: Path) -> Grade:
+def grade_file(path: Path, *, run_code: bool = False) -> Grade:
     """Return the grade of one file; a file that cannot be read has an error.
 
-    Numbers are checked again; code counts as it was graded on the student's machine.
+    Args:
+        path: the file.
+        run_code: run graded code once more; else it counts as it was graded on the student's machine.
     """
     try:
         content = read_handed_in(path)
         right = {name for name, each in content["answers"].items() if _is_right(content["student"], name, each)}
-        right |= {name for name, each in content["code"].items() if name in CODE and each["passed"] is True}
+        right |= {name for name, each in content["code"].items() if _has_passed(name, each, run_code)}
     except (ValueError, OSError, KeyError, TypeError, AttributeError) as error:
         return Grade(path.name, error=f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
     return Grade(
@@ -60,8 +63,12 @@ def grade_file(path: Path) -> Grade:
     )  # fmt: skip
 
 
-def grade_folder(folder: Path) -> list[Grade]:
+def grade_folder(folder: Path, *, run_code: bool = False) -> list[Grade]:
     """Return the grades of all ``.json`` files in a folder and below, sorted by student.
+
+    Args:
+        folder: the folder.
+        run_code: run graded code once more.
 
     Raises:
         ValueError: if there are none.
@@ -69,7 +76,8 @@ def grade_folder(folder: Path) -> list[Grade]:
     files = sorted(folder.rglob("*.json")) if folder.is_dir() else []
     if not files:
         raise ValueError(f"the folder to grade must have .json files of course.hand_in, got none in {folder}")
-    return sorted(map(grade_file, files), key=lambda grade: (grade.student, grade.file))
+    grades = [grade_file(file, run_code=run_code) for file in files]
+    return sorted(grades, key=lambda grade: (grade.student, grade.file))
 
 
 def grade_table(grades: Iterable[Grade]) -> DataFrame:
@@ -129,6 +137,12 @@ def _is_right(student: str, name: str, kept: Mapping[str, Any]) -> bool:
         return False
     exercise = EXERCISES[name]
     return is_close(float(kept["answer"]), exercise.evaluate(exercise.numbers_of(student, name)))
+
+
+def _has_passed(name: str, kept: Mapping[str, Any], run_code: bool) -> bool:
+    if name not in CODE or kept["passed"] is not True:
+        return False
+    return not run_code or rerun(name, kept["source"])[0]
 
 
 def _guesses_in_time(guesses: Mapping[str, Any]) -> int:

@@ -28,7 +28,8 @@ _RUN = """#!/usr/bin/env bash
 # Gradescope runs this for each submission: one .json file of course.hand_in.
 GNNQLAB="${GNNQLAB:-/autograder/venv/bin/gnnqlab}"
 AUTOGRADER="${AUTOGRADER:-/autograder}"
-"$GNNQLAB" course grade "$AUTOGRADER/submission" --gradescope "$AUTOGRADER/results/results.json"
+"$GNNQLAB" course grade "$AUTOGRADER/submission" --run-code \\
+  --gradescope "$AUTOGRADER/results/results.json"
 """
 _SOLUTION = re.compile(r"<details><summary>A solution.*?</summary>(.*?)</details>", re.DOTALL)
 

@@ -28,13 +28,16 @@ td, th {{ border-bottom: 1px solid #8886; padding: .2em .6em; text-align: left; 
 """
 
 
-def grade_class(folder: Path, out: Path | None = None, *, gradescope: Path | None = None) -> dict[str, Any]:
+def grade_class(
+    folder: Path, out: Path | None = None, *, gradescope: Path | None = None, run_code: bool = False
+) -> dict[str, Any]:
     """Grade a folder; write ``grades.csv`` and ``grades.html``, or the results of one submission for Gradescope.
 
     Args:
         folder: files of `hand_in`.
         out: folder of the tables; ``folder`` by default.
         gradescope: path of Gradescope's ``results.json``; then no tables are written.
+        run_code: run graded code once more, with all rights of this process.
 
     Returns:
         ``students``, ``files`` written, and the ``grades`` as a list of records.
@@ -42,7 +45,7 @@ def grade_class(folder: Path, out: Path | None = None, *, gradescope: Path | Non
     Raises:
         ValueError: if there is nothing to grade, or more than one submission for Gradescope.
     """
-    grades = grade_folder(folder)
+    grades = grade_folder(folder, run_code=run_code)
     table = grade_table(grades)
     if gradescope is not None:
         if len(grades) != 1:

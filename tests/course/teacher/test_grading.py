@@ -109,7 +109,7 @@ def test_two_submissions_are_no_gradescope_submission(tmp_path: Path, capsys: py
     [
         (["course", "mark", "there"], "action must be one of grade, pack, got 'mark'"),
         (["course", "grade", "/nowhere"], "must have .json files of course.hand_in, got none in /nowhere"),
-        (["course", "pack", "there", "--out", "here"], "--out and --gradescope belong to grade"),
+        (["course", "pack", "there", "--out", "here"], "--out, --gradescope and --run-code belong to grade"),
     ],
 )
 def test_other_commands_are_refused(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
