@@ -14,6 +14,7 @@ _HOMES = {
     "guess": "gnnqlab.course.student.guesses",
     "hand_in": "gnnqlab.course.student.handed_in",
     "is_right": "gnnqlab.course.exercises",
+    "my_graph": "gnnqlab.course.student.own_graph",
     "progress": "gnnqlab.course.student.course_map",
     "show_solution": "gnnqlab.course.exercises",
     "start": "gnnqlab.course.student.progress",
@@ -22,7 +23,7 @@ _HOMES = {
 
 __all__ = [
     "AssignerPlayer", "EpochPlayer", "Halves", "MessagePlayer", "PartitionExplorer", "check", "draw", "guess",
-    "hand_in", "is_right", "progress", "show_solution", "start", "ten_nodes",
+    "hand_in", "is_right", "my_graph", "progress", "show_solution", "start", "ten_nodes",
 ]  # fmt: skip
 
 

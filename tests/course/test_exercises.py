@@ -43,16 +43,22 @@ def _alpha(graph: gq.Graph, source: int, target: int) -> float:
 
 def test_cutting() -> None:
     graph = course.ten_nodes()
-    for node in (7, 5, 2):
-        assert EXERCISES["02.alpha"].evaluate({"node": node}) == pytest.approx(_alpha(graph, 4, node))
-    for workers in (5, 3, 4):
-        parts = gq.partition(graph, course.Halves(), workers=workers)
-        assert EXERCISES["02.halo"].evaluate({"workers": workers}) == parts.quality.halo_rows.sum()
-    for node in (7, 3, 2, 6):
-        owner = torch.arange(10) // 5
-        owner[node] = 1 - owner[node]
-        parts = gq.partition(graph, _Owned(owner), workers=2)
-        assert EXERCISES["01.rows"].evaluate({"node": node}) == parts.quality.halo_rows.sum()
+    assert right("02.alpha") == pytest.approx(_alpha(graph, 4, 7))
+    for variant in range(4):
+        graph = course.ten_nodes(variant)
+        for node in (2, 3):
+            numbers = {"node": node, "graph": variant}
+            assert EXERCISES["02.alpha"].evaluate(numbers) == pytest.approx(_alpha(graph, 4, node))
+        for workers in (5, 3, 4):
+            parts = gq.partition(graph, course.Halves(), workers=workers)
+            numbers = {"workers": workers, "graph": variant}
+            assert EXERCISES["02.halo"].evaluate(numbers) == parts.quality.halo_rows.sum()
+        for node in (7, 3, 2, 6):
+            owner = torch.arange(10) // 5
+            owner[node] = 1 - owner[node]
+            parts = gq.partition(graph, _Owned(owner), workers=2)
+            numbers = {"node": node, "graph": variant}
+            assert EXERCISES["01.rows"].evaluate(numbers) == parts.quality.halo_rows.sum()
     assert right("02.bytes") == 512_000
 
 
@@ -194,6 +200,18 @@ def test_a_student_has_other_numbers_and_sees_them(capsys: pytest.CaptureFixture
     assert "Right: " in capsys.readouterr().out
     course.start("Grace")
     assert progress.read()["answers"] == {}, "answers to other numbers"
+
+
+def test_a_student_has_one_graph_of_ten_nodes_in_all_exercises() -> None:
+    assert torch.equal(course.my_graph().indices, course.ten_nodes().indices)
+    course.start("Ada")
+    numbers = {name: EXERCISES[name].numbers_of("Ada", name)["graph"] for name in ("01.rows", "02.alpha", "02.halo")}
+    (variant,) = set(numbers.values())
+    assert variant in (1, 2, 3)
+    assert torch.equal(course.my_graph().indices, course.ten_nodes(int(variant)).indices)
+    course.draw(gq.partition(course.my_graph(), course.Halves(), workers=2))
+    with pytest.raises(ValueError, match="variant must be one of 0 to 3, got 4"):
+        course.ten_nodes(4)
 
 
 def test_an_unknown_exercise_is_refused() -> None:

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnnqlab.course.ten_nodes import EDGES
+from gnnqlab.course.ten_nodes import VARIANTS, edges_of
 
-__all__ = ["Exercise", "exercise"]
+__all__ = ["Exercise", "exercise", "graph_of"]
 
 _NODES, _HALF = 10, 5
 
@@ -53,10 +53,11 @@ class Exercise:
         """Return the numbers of a student, a function of student and exercise; the notebook's for an empty student."""
         if not student or not self.varies:
             return {number: values[0] for number, values in self.choices.items()}
-        sets = list(itertools.product(*self.choices.values()))
+        # A student has one graph in all exercises.
+        choices = self.choices | ({"graph": (graph_of(student),)} if "graph" in self.choices else {})
+        sets = list(itertools.product(*choices.values()))
         # The first set is the notebook's, whose solution may be known: no student gets it.
-        digest = hashlib.sha256(f"{student}\n{name}".encode()).digest()
-        return dict(zip(self.choices, sets[1 + int.from_bytes(digest[:8], "big") % (len(sets) - 1)]))
+        return dict(zip(choices, sets[1 + _draw(f"{student}\n{name}", len(sets) - 1)]))
 
     def evaluate(self, numbers: Mapping[str, float], formula: str | None = None) -> float:
         """Return the value of the formula, or of a changed one, for these numbers."""
@@ -78,6 +79,16 @@ class Exercise:
         return _fill(self.hint, numbers)
 
 
+def graph_of(student: str) -> int:
+    """Return the variant of the ten nodes that a student gets; 0, the notebook's, for an empty name."""
+    return 1 + _draw(student, VARIANTS - 1) if student else 0
+
+
+def _draw(text: str, count: int) -> int:
+    """Return a number below ``count`` that depends on the text alone."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % count
+
+
 def exercise(formula: str, hint: str, question: str = "", *, unit: str = "", **numbers: Any) -> Exercise:
     """Return an exercise; a number is one value, or a tuple of values with the notebook's first."""
     choices = {name: value if isinstance(value, tuple) else (value,) for name, value in numbers.items()}
@@ -92,24 +103,25 @@ def _text(value: object) -> str:
     return f"{value:.10g}" if isinstance(value, int | float) else str(value)
 
 
-def _degree(node: float) -> int:
+def _degree(node: float, graph: float) -> int:
     """Return the number of neighbours of one of the ten nodes, itself included."""
-    return 1 + sum(node in edge for edge in EDGES)
+    return 1 + sum(node in edge for edge in edges_of(int(graph)))
 
 
-def _rows_sent(owner: Mapping[int, int]) -> int:
+def _rows_sent(owner: Mapping[int, int], graph: float) -> int:
     """Return the rows sent on the ten nodes: a node is sent once to each other worker with a neighbour of it."""
-    pairs = [*EDGES, *((target, source) for source, target in EDGES)]
+    edges = edges_of(int(graph))
+    pairs = [*edges, *((target, source) for source, target in edges)]
     return len({(source, owner[target]) for source, target in pairs if owner[source] != owner[target]})
 
 
-def _rows_in_blocks(workers: float) -> int:
-    return _rows_sent({node: int(node * workers // _NODES) for node in range(_NODES)})
+def _rows_in_blocks(workers: float, graph: float) -> int:
+    return _rows_sent({node: int(node * workers // _NODES) for node in range(_NODES)}, graph)
 
 
-def _rows_if_moved(node: float) -> int:
+def _rows_if_moved(node: float, graph: float) -> int:
     owner = {each: int(each >= _HALF) for each in range(_NODES)}
-    return _rows_sent(owner | {int(node): 1 - owner[int(node)]})
+    return _rows_sent(owner | {int(node): 1 - owner[int(node)]}, graph)
 
 
 _FUNCTIONS: dict[str, Any] = {

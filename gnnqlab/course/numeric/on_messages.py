@@ -22,24 +22,25 @@ ON_MESSAGES: dict[str, Exercise] = {
         columns=(256, 128, 192, 320), bits=(2, 4),
     ),
     "01.rows": one(
-        "rows_if_moved(node)",
+        "rows_if_moved(node, graph)",
         "List, for each worker, its nodes with a neighbour on the other one. Each of them is sent once.",
-        "In the graph of ten nodes, how many rows would be sent in total if node {node} belonged to the other worker?",
-        node=(7, 3, 2, 6),
+        "In your graph of ten nodes, how many rows would be sent in total if node {node} belonged to the other "
+        "worker?",
+        node=(7, 3, 2, 6), graph=(0, 1, 2, 3),
     ),
     # Notebook 02: edge-cut of a graph.
     "02.alpha": one(
-        "1 / (degree(4) * degree(node))**0.5",
+        "1 / (degree(4, graph) * degree(node, graph))**0.5",
         "Count the neighbours of 4 and of {node} in the whole graph, and the node itself.",
-        "Ten nodes, GCN: what is α between 4 and {node}, the weight of node 4's row in node {node}'s sum?",
-        node=(7, 5, 2),
+        "Your graph of ten nodes, a GCN: what is α between 4 and {node}, the weight of 4's row in {node}'s sum?",
+        node=(7, 2, 3), graph=(0, 1, 2, 3),
     ),
     "02.halo": one(
-        "rows_in_blocks(workers)", "Go through the workers one after another and list the remote neighbours of each.",
-        "{workers} workers own contiguous blocks of the ten nodes, as course.Halves() cuts them. "
-        "How many rows are sent "
-        "in total?",
-        workers=(5, 3, 4),
+        "rows_in_blocks(workers, graph)",
+        "Go through the workers one after another and list the remote neighbours of each.",
+        "{workers} workers own contiguous blocks of your ten nodes, as course.Halves() cuts them. How many rows are "
+        "sent in total?",
+        workers=(5, 3, 4), graph=(0, 1, 2, 3),
     ),
     "02.bytes": one(
         "nodes * 0.5 * columns * 4", "The ratio is halo rows per owned node; a float32 takes four bytes.",

@@ -100,7 +100,8 @@ def start(name: str | int) -> None:
         >>> import os, tempfile
         >>> os.environ["GNNQLAB_RUNS"] = tempfile.mkdtemp()
         >>> start("Ada")
-        Exercises have the numbers of 'Ada'; check(...) prints each text with them.
+        Exercises have the numbers of 'Ada'; check(...) prints each text with them, and course.my_graph() is
+        the graph of ten nodes.
         >>> student()
         'Ada'
         >>> del os.environ["GNNQLAB_RUNS"]
@@ -113,6 +114,9 @@ def start(name: str | int) -> None:
             state["answers"] = {}
         state["student"] = text
     if text:
-        print(f"Exercises have the numbers of {text!r}; check(...) prints each text with them.")
+        print(
+            f"Exercises have the numbers of {text!r}; check(...) prints each text with them, and "
+            "course.my_graph() is the graph of ten nodes."
+        )
     else:
         print("Exercises have the numbers of the notebooks.")

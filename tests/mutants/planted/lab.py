@@ -142,7 +142,7 @@ FAULTS = (
     Fault(
         name="all students have one set of numbers",
         file="course/numeric/exercise.py",
-        before='sets[1 + int.from_bytes(digest[:8], "big") % (len(sets) - 1)]',
+        before='sets[1 + _draw(f"{student}\\n{name}", len(sets) - 1)]',
         after="sets[1]",
         test="course/numeric/test_mistakes.py::test_a_student_gets_the_same_other_numbers_on_every_machine",
         why="each student alone sees other numbers than those of the notebook, as it should be",
