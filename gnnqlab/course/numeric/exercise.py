@@ -54,7 +54,9 @@ class Exercise:
         if not student or not self.varies:
             return {number: values[0] for number, values in self.choices.items()}
         # A student has one graph in all exercises.
-        choices = self.choices | ({"graph": (graph_of(student),)} if "graph" in self.choices else {})
+        choices = dict(self.choices)
+        if "graph" in choices:
+            choices["graph"] = (graph_of(student),)
         sets = list(itertools.product(*choices.values()))
         # The first set is the notebook's, whose solution may be known: no student gets it.
         return dict(zip(choices, sets[1 + _draw(f"{student}\n{name}", len(sets) - 1)]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,17 +102,21 @@ def grade_table(grades: Iterable[Grade]) -> DataFrame:
 
 
 def mistake_table(grades: Iterable[Grade]) -> DataFrame:
-    """Return the wrong answers of a class, the most frequent first: exercise, kind, answer, number of students."""
+    """Return the mistakes of a class, the most frequent first: exercise, kind, number of students, their answers."""
     import pandas as pd
 
-    counts = Counter(
-        (name, each["kind"], f"{each['answer']:g}")
-        for grade in grades
-        for name, kept in grade.content.get("answers", {}).items()
-        for each in kept["wrong"]
-    )
-    rows = [(*key, count) for key, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))]
-    return pd.DataFrame(rows, columns=["exercise", "kind", "answer", "students"]).set_index("exercise")
+    # Numbers differ by student, so answers of one kind are one mistake.
+    answers: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for grade in grades:
+        for name, kept in grade.content.get("answers", {}).items():
+            for each in kept["wrong"]:
+                students = answers.setdefault((name, each["kind"]), {})
+                students.setdefault(grade.file, []).append(each["answer"])
+    rows = [
+        (name, kind, len(students), _listed(sorted({answer for given in students.values() for answer in given})))
+        for (name, kind), students in sorted(answers.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    ]
+    return pd.DataFrame(rows, columns=["exercise", "kind", "students", "answers"]).set_index("exercise")
 
 
 def guess_table(grades: Iterable[Grade]) -> DataFrame:

@@ -15,7 +15,7 @@ from gnnqlab.course.exercises import EXERCISES
 from gnnqlab.course.graded import grade_rounding
 from gnnqlab.course.student import progress
 from gnnqlab.course.student.handed_in import checksum
-from gnnqlab.course.teacher.grading import grade_file
+from gnnqlab.course.teacher.grading import grade_file, grade_folder, mistake_table
 from gnnqlab.course.teacher.pack import expected_mistakes
 from tests.cases import each
 from tests.course.test_graded import _stochastic
@@ -102,6 +102,18 @@ def test_two_submissions_are_no_gradescope_submission(tmp_path: Path, capsys: py
     with pytest.raises(SystemExit) as end:
         cli.main(["course", "grade", str(tmp_path), "--gradescope", str(tmp_path / "out.json")])
     assert end.value.code == 2 and "Gradescope grades one submission, got 2 .json files" in capsys.readouterr().err
+
+
+def test_wrong_answers_of_one_kind_are_one_mistake_of_the_class(tmp_path: Path) -> None:
+    for student in ("Ada", "Grace"):
+        progress.path().unlink(missing_ok=True)
+        course.start(student)
+        course.check("01.payload", 8 * _right("01.payload", student))
+        course.hand_in(tmp_path / f"{student}.json")
+    course.check("03.loss", -_right("03.loss", "Grace"))
+    course.hand_in(tmp_path / "Grace.json")
+    rows = mistake_table(grade_folder(tmp_path)).reset_index().values.tolist()
+    assert [row[:3] for row in rows] == [["01.payload", "unit", 2], ["03.loss", "sign", 1]]
 
 
 @each(
