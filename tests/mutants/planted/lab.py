@@ -140,6 +140,22 @@ FAULTS = (
         why="a coin between the smallest value and the largest is right on average too",
     ),
     Fault(
+        name="all students have one set of numbers",
+        file="course/numeric/exercise.py",
+        before='sets[1 + _draw(f"{student}\\n{name}", len(sets) - 1)]',
+        after="sets[1]",
+        test="course/numeric/test_mistakes.py::test_a_student_gets_the_same_other_numbers_on_every_machine",
+        why="each student alone sees other numbers than those of the notebook, as it should be",
+    ),
+    Fault(
+        name="a claim in a hand-in is a right answer",
+        file="course/teacher/grading.py",
+        before='return is_close(float(kept["answer"]), exercise.evaluate(exercise.numbers_of(student, name)))',
+        after="return True",
+        test="course/teacher/test_grading.py::test_answers_are_checked_again_with_the_numbers_of_the_student",
+        why="files of honest students are graded the same",
+    ),
+    Fault(
         name="eight bits for the bytes of six",
         file="course/graded.py",
         before="extra = (_row_bytes(width) - _row_bytes(2)) // unit",
