@@ -10,6 +10,7 @@ const pace = document.getElementById("pace");
 const STEP_MS = 1500;
 let timer = null; // interval that advances the steps of an epoch without times
 let playing = false;
+let turn = 0; // number of the current playing, so that an earlier one ends
 
 const way = () => ways[document.querySelector("input[name=way]:checked")?.value ?? Object.keys(ways)[0]];
 const drawing = () => ({ frames: way().frames, ...way()[dark.matches ? "dark" : "light"] });
@@ -54,15 +55,17 @@ function stop() {
 
 // Play from the current step to the end; follow the slider if the user moves it, and end when paused.
 async function playTimes() {
-  const { times } = way();
+  const { times, span } = way();
   const length = times[times.length - 1][1];
+  const speed = (span ?? length) / 1000; // the time axis in a second, the same for all ways
+  const mine = (turn += 1);
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   let [at, before] = [times[Number(slider.value)][0], await frame()];
   let number = Number(slider.value);
-  while (playing) {
+  while (playing && mine === turn) {
     const now = await frame();
     if (Number(slider.value) !== number) [number, at] = [Number(slider.value), times[Number(slider.value)][0]];
-    at += ((now - before) / 1000) * (length / Number(pace.value));
+    at += ((now - before) * speed) / Number(pace.value);
     before = now;
     if (at >= length) {
       await go(Number(slider.max));
@@ -74,7 +77,7 @@ async function playTimes() {
       number = next;
       await go(number);
     }
-    if (playing) await pass(at);
+    if (playing && mine === turn) await pass(at);
   }
 }
 
@@ -91,9 +94,13 @@ function toggle() {
   }, still.matches ? 2 * STEP_MS : STEP_MS);
 }
 
-function choose() {
+async function choose() {
+  const wasPlaying = playing;
+  stop();
+  turn += 1;
   slider.max = way().words.length - 1;
-  go(Number(slider.value));
+  await go(Number(slider.value));
+  if (wasPlaying) toggle();
 }
 
 const KEYS = {
