@@ -1,9 +1,9 @@
 """``python -m docs.site.moving_picture``: draw one training epoch as an animated SVG, ``docs/epoch.svg``.
 
-The data are those of the epoch player: ten nodes on two workers, trained in this process. The left half sends float32
-messages and waits for them; the right half sends 2-bit messages and aggregates central nodes meanwhile. Both
-halves play in modelled time (``epoch_times.py``), so the right one ends sooner. The animation is CSS inside the file, so
-a page needs neither a script nor a network to play it.
+The data are those of the epoch player: ten nodes on two workers, trained in this process. The left half sends
+float32 messages and waits for them; the right half sends 2-bit messages and aggregates central nodes meanwhile. Both
+halves play in modelled time (``epoch_times.py``), so the right one ends sooner. The animation is CSS inside the file,
+so a page needs neither a script nor a network to play it.
 """
 
 from __future__ import annotations
