@@ -28,8 +28,8 @@ _CHOICES = ((2, 4, 8), (2, 8), (2, 4), (4, 8), (1, 2, 4, 8))
 """Sets of bit-widths offered by the control."""
 _GROUPS = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Group sizes offered by the control."""
-_PAGE_GROUPS = (10, 100)
-"""Group sizes of an exported page, besides the one shown."""
+_PAGE_LAMS, _PAGE_GROUPS = LAMS[::2], (10, 100)
+"""Values of λ of an exported page, and group sizes besides the one shown."""
 
 
 class AssignerModel(WalkModel):
@@ -178,7 +178,7 @@ class AssignerPlayer(Player):
     def export(self, path: str | Path) -> Path:
         """Write a page that goes through the steps without a kernel or a network, by mouse, touch or keyboard.
 
-        It has eleven values of λ, up to three group sizes, and the message shown.
+        It has six values of λ, up to three group sizes, and the message shown.
 
         Args:
             path: the file to write, ``.html``.
@@ -193,12 +193,13 @@ class AssignerPlayer(Player):
         sizes = sorted({*_PAGE_GROUPS, walk.settings.group_size})
 
         def steps(lam: int, size: int) -> list[PageStep]:
-            return page_steps(ASSIGNER_STEPS, walk.with_changes(lam=LAMS[lam], group_size=sizes[size]))
+            return page_steps(ASSIGNER_STEPS, walk.with_changes(lam=_PAGE_LAMS[lam], group_size=sizes[size]))
 
         choices = [
             Choice(
-                label="λ", options=[f"{lam:g}" for lam in LAMS], kind="slider", ends=("0: fastest", "1: least noise"),
-                first=min(range(len(LAMS)), key=lambda index: abs(LAMS[index] - walk.settings.lam)),
+                label="λ", options=[f"{lam:g}" for lam in _PAGE_LAMS], kind="slider",
+                ends=("0: fastest", "1: least noise"),
+                first=min(range(len(_PAGE_LAMS)), key=lambda index: abs(_PAGE_LAMS[index] - walk.settings.lam)),
             ),
             Choice(
                 label="Group size", options=[str(size) for size in sizes], first=sizes.index(walk.settings.group_size)

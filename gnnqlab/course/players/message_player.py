@@ -133,7 +133,7 @@ class MessagePlayer(Player):
     def export(self, path: str | Path) -> Path:
         """Write a page that goes through the steps without a kernel or a network, by mouse, touch or keyboard.
 
-        It has all bit-widths, three rows of the message and the noise of two epochs.
+        It has all bit-widths and three rows of the message, with the noise shown.
 
         Args:
             path: the file to write, ``.html``.
@@ -149,15 +149,13 @@ class MessagePlayer(Player):
         shown, message = self.model.walk, self.model.message
         nodes = list(dict.fromkeys([shown.node, *message.ids.tolist()]))[:_PAGE_ROWS]
 
-        def steps(bits: int, row: int, noise: int) -> list[PageStep]:
-            draw = shown.draw + noise  # the number of the noise, as of the button in a notebook
-            walk = MessageWalk.from_message(message, bits=WIDTHS[bits], node=nodes[row], draw=draw)
+        def steps(bits: int, row: int) -> list[PageStep]:
+            walk = MessageWalk.from_message(message, bits=WIDTHS[bits], node=nodes[row], draw=shown.draw)
             return page_steps(STEPS, walk)
 
         choices = [
             Choice(label="Bits", options=[human_bits(bits) for bits in WIDTHS], first=WIDTHS.index(shown.bits)),
             Choice(label="Row", options=[f"node {node}" for node in nodes]),
-            Choice(label="Noise", options=["of this epoch", "of the next one"]),
         ]
         return write_choice_page(path, title="One message, step by step", choices=choices, steps=steps)
 

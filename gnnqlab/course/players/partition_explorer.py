@@ -53,7 +53,7 @@ _SHOWS = {
 # Offered numbers of hosts.
 _HOSTS = (1, 2, 4)
 # Numbers of parts on an exported page.
-_PAGE_PARTS = (2, 3, 4, 6, 8, 16)
+_PAGE_PARTS = (2, 4, 8)
 # Label of the choice without a worker.
 _ALL = "all"
 
@@ -303,7 +303,7 @@ class PartitionExplorer:
     def export(self, path: str | Path) -> Path:
         """Write a page that explores partitions without a kernel or a network, by mouse, touch or keyboard.
 
-        It has all partitioners of this machine, up to six numbers of parts, and the views ``owner`` and ``halo``.
+        It has all partitioners of this machine, 2, 4 and 8 parts, and the views ``owner`` and ``halo``.
 
         Args:
             path: the file to write, ``.html``.
@@ -340,7 +340,7 @@ class PartitionExplorer:
 
         choices = [
             Choice(label="Cut by", options=list(names), first=names.index(shown.partitioner)),
-            Choice(label="Parts", options=[str(number) for number in numbers], first=min(2, len(numbers) - 1)),
+            Choice(label="Parts", options=[str(number) for number in numbers], first=min(1, len(numbers) - 1)),
             Choice(label="Show", options=list(views)),
         ]
         title = f"Partitions of {shown.graph.name}: {shown.graph.num_nodes:,} nodes"

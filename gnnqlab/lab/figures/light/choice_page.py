@@ -136,7 +136,7 @@ def write_choice_page(
 <h2 id="title"></h2>
 <p id="words" role="status"></p>
 <div id="figures" class="figures"></div>
-<div id="table" class="table"></div>"""
+<div id="table" class="table" tabindex="0" role="region" aria-label="Numbers"></div>"""
     values = {
         "choices": [{"options": list(choice.options)} for choice in choices],
         "states": states, "figures": figures.kept, "looks": looks(),

@@ -36,11 +36,12 @@ select { font: inherit; color: inherit; background: var(--ground); border: 1px s
 #words { min-height: 4.5em; max-width: 70em; margin: 0.3rem 0; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 0.5rem; }
 .figures > div { min-width: 0; }
-.table { overflow-x: auto; }
+.table { overflow: auto; max-height: 15rem; }
+[hidden] { display: none !important; }
 table { border-collapse: collapse; font-size: 0.85rem; }
 caption { text-align: left; padding: 0.2rem 0; }
 th, td { padding: 0.15rem 0.5rem; border-bottom: 1px solid var(--line); text-align: right; }
-th[scope="row"] { text-align: left; font-weight: 400; }
+th:first-child { text-align: left; font-weight: 400; }
 @media (max-width: 40rem) { #moves input { flex-basis: 100%; order: 9; } }
 """
 
