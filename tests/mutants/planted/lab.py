@@ -197,9 +197,9 @@ FAULTS = (
     ),
     Fault(
         name="old rows that come in the epoch in which they leave",
-        file="course/players/epoch_walk.py",
-        before="Flight(rows, start - length, end), Flight(rows, start, end + length)]",
-        after="Flight(rows, start, end + length)]",
+        file="course/players/epoch_times.py",
+        before="(*arriving, *sent)",
+        after="tuple(sent)",
         test="course/players/test_epoch_player.py::test_old_rows_are_under_way_from_epoch_to_epoch",
         why="rows one epoch old would be used without ever having travelled",
     ),
