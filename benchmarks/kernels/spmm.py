@@ -27,7 +27,7 @@ LARGE, SMALL = (200_000, 9_300_000), (20_000, 6_600_000)
 DGL_GOAL, CSR_GOAL = 2.0, 6.0  # least speed-ups over DGL and over PyTorch
 STRONG_GOAL = 1.8
 """Least speed-up over the faster products of PyTorch and PyG."""
-WIDTHS = (64, 128, 512)
+WIDTHS = (64, 512)
 """Further numbers of columns, forward on the large graph."""
 NARROW_GOALS = {LARGE: {"bfloat16": 1.25, "int8": 1.6}, SMALL: {"bfloat16": 2.0, "int8": 3.0}}
 _SPARSE_GOALS = ((CSR, CSR, CSR_GOAL), (SUM, SUM, STRONG_GOAL), (PYG, PYG, STRONG_GOAL), (MKL, MKL, None))

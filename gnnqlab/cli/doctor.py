@@ -30,6 +30,7 @@ def examine() -> list[dict[str, Any]]:
         _processes(),
         _interfaces(),
         _folders(),
+        _energy(),
     ]
     machine = [*_devices(), *limits, _browser(), _hosts()]
     return [_python(), *_packages(), _metis(), *_kernels(), *_compilers(), *machine]
@@ -185,6 +186,14 @@ def _folders() -> dict[str, Any]:
     except RuntimeError as error:
         return _check("cache", "not writable", False, str(error))
     return _check("cache", "writable", True)
+
+
+def _energy() -> dict[str, Any]:
+    from gnnqlab.train.records.energy import RAPL, find_meters
+
+    names = ", ".join(meter.name for meter in find_meters())
+    way_out = f"records have no energy_j: {RAPL} has no counters" + (" readable by this user" if RAPL.exists() else "")
+    return _check("energy counters", names or "none", bool(names), way_out, optional=True)
 
 
 def _browser() -> dict[str, Any]:

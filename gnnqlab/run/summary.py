@@ -46,8 +46,13 @@ def _share(value: float) -> str:
     return f"{100 * value:.2f} %"
 
 
+def _joules(value: float) -> str:
+    return f"{value:.3g} J"
+
+
 _FORMS: dict[str, Callable[[float], str]] = {
     "_s": human_seconds,
+    "energy_j": _joules,
     "_share": _share,
     "best_val": _share,
     "test_": _share,

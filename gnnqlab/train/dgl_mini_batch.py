@@ -140,6 +140,7 @@ def _train(
         rows.append(
             {
                 **dict.fromkeys(RECORD_COLUMNS, 0.0),  # without exchange, most columns are 0
+                "energy_j": float("nan"),  # not measured
                 "epoch": epoch,
                 "rank": 0,
                 "time_s": time.perf_counter() - run_start,

@@ -70,6 +70,7 @@ def cards_of_run(run: Snapshot, target: float) -> list[Card]:
     to_target = seconds_to(run.records, target)
     slow = find_slow_worker(computing_seconds(run.records))
     warning = "" if run.folder is None else read_warning(run.folder)
+    joules = summary.get("energy_j")
     return [
         ("Total", in_seconds(summary.get("train_s")), total),
         *(
@@ -87,6 +88,7 @@ def cards_of_run(run: Snapshot, target: float) -> list[Card]:
             for label, value in further_test_scores(summary).items()
         ),
         ("Bytes sent", human_bytes(as_number(summary.get("bytes_sent"))), "per epoch, all workers"),
+        *([("Energy", f"{as_number(joules):.3g} J", "per epoch, other programs included")] if joules else []),
         *([("Slow worker", f"rank {slow.rank}", slow.text)] if slow is not None else []),
         *([("Not written", "a file", warning)] if warning else []),
         *_link_cards(run),

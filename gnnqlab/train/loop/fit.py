@@ -44,6 +44,7 @@ from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.node_features import with_node_features
 from gnnqlab.train.processors import ORIGIN
+from gnnqlab.train.records.energy import Energy, find_meters
 from gnnqlab.train.records.history import trim_records
 from gnnqlab.train.records.json_lines import log_event
 from gnnqlab.train.records.memory_tracker import MemoryFile
@@ -137,6 +138,8 @@ def fit(
         PhaseSeconds(clock),
         ChannelBytes(trainer),
         HostBytes(HostTrafficCounter(link, rank, workers)),
+        # Once per machine.
+        Energy(find_meters() if os.environ.get("LOCAL_RANK", "0") == "0" else []),
         EntropyOfCodes(counting, settings.entropy_every),
         RecordFile(folder, rank),
         ObserverEvents(folder, observers),

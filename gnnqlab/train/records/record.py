@@ -66,6 +66,7 @@ RECORD_COLUMNS = (
     "bytes_gradients",
     "bytes_wire",
     "memory_bytes",
+    "energy_j",
     "rounded",
     "rounded_twice",
     "after_evaluation",
@@ -75,9 +76,10 @@ training part of an epoch, ``time_s`` the wall clock since training began; ``den
 (projections outside the convolutions), ``elementwise_s`` (dropout, norms, activations) and ``loss_s``, and with the
 other phases, including ``other_s``, it adds up to ``epoch_s``; bytes are those this worker sent, except ``bytes_wire``,
 which its emulated host sent to other hosts during the training part, headers included (counted by the host's first
-worker); ``rounded`` are elements quantized for products of codes in the training part, ``rounded_twice`` those of them
-that were received from other workers and already rounded by the codec (sums over replicas: if a product uses them as
-received), both NaN for other products;
+worker); ``energy_j`` are the joules of a machine's processors, memory and GPUs in the training part, other programs
+included, on its first worker, NaN without readable counters; ``rounded`` are elements quantized for products of codes
+in the training part, ``rounded_twice`` those of them that were received from other workers and already rounded by the
+codec (sums over replicas: if a product uses them as received), both NaN for other products;
 ``after_evaluation`` is 1 if pending messages were received during an evaluation (``evaluation_pauses.py``)."""
 
 TRAFFIC_COLUMNS = (
@@ -299,6 +301,7 @@ def summarize(folder: Path) -> dict[str, Any]:
             "input_features": _input_features(config["train"]),
             "layer0": "once" if _input_features(config["train"]) == "cache" else "resend",  # its name until 0.9
             "transport": config["train"]["transport"],
+            **_energy(timed_frame),
             **_link(folder, config, timed_frame),
             **_assignments(folder),
             **coordination_figures(folder, frame),
@@ -326,6 +329,12 @@ def _further_test_scores(folder: Path, row: Any) -> dict[str, float | None]:
     """Return the further test scores of the best epoch."""
     names = [f"test_{name}" for name in read_further_score_names(_facts(folder))]
     return {name: None if row is None else float(row[name]) for name in names}
+
+
+def _energy(timed_frame: pd.DataFrame) -> dict[str, float]:
+    """Return the median joules of an epoch, all machines together; nothing without readable counters."""
+    measured = timed_frame["energy_j"].dropna()
+    return {"energy_j": float(measured.groupby(timed_frame["epoch"]).sum().median())} if len(measured) else {}
 
 
 def _link(folder: Path, config: dict[str, Any], timed_frame: pd.DataFrame) -> dict[str, Any]:
