@@ -28,6 +28,7 @@ BENCHES = {
     "fanouts": "benchmarks.studies.fanouts",
     "faults": "benchmarks.studies.faults",
     "gpu": "benchmarks.kernels.gpu",
+    "halo": "benchmarks.kernels.halo",
     "int8": "benchmarks.studies.int8",
     "limits": "benchmarks.studies.limits",
     "live": "benchmarks.studies.live",

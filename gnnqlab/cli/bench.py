@@ -29,8 +29,8 @@ class Bench:
     link: str | None = None
     """epoch, throughput: compare systems over emulated hosts with links of this rate, for instance 1gbit. predict: rate
     of the links between hosts; default 200mbit. cdfgnn: the same; default 50mbit. limits: of the paced link; default
-    1gbit. minibatch: of each worker's link; default 1gbit. recommend: rates separated by commas; default
-    100mbit,1gbit."""
+    1gbit. minibatch: of each worker's link; default 1gbit. halo: between hosts; default 1gbit. recommend: rates
+    separated by commas; default 100mbit,1gbit."""
     comm_share: float | None = None
     """epoch, throughput: instead of --link, the share of its epoch that Vanilla spends communicating; default of
     throughput: 0.89 and 0.94."""
@@ -40,7 +40,7 @@ class Bench:
     workers: str | None = None
     """epoch with a link, throughput, accuracy, tasks: numbers of workers, separated by commas; default 2,4 and 2, 2,
     2. predict: only configurations with this number. limits: default 1,2. minibatch: default 1,2,4. codecs with
-    --seeds: default 8. recommend: default 2,4."""
+    --seeds: default 8. halo, recommend: default 2,4."""
     graph: str | None = None
     """epoch with a link, throughput: name or path; default: a planted partition. epoch without: several, separated by
     semicolons; default one real, one synthetic. accuracy: default two real graphs. compute: default coauthor_physics.

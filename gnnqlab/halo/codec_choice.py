@@ -81,7 +81,7 @@ def choose_codec(
     Args:
         samples: rows as a model sends them, floating-point ``(n, D)``, or several such tensors.
         max_relative_error: limit of the root mean square error, relative to that of the rows, at least 0.
-        codecs: candidates besides float32, at all of their bit-widths; by default all codecs with unbiased rounding.
+        codecs: candidates at all of their bit-widths, in addition to float32; by default all unbiased ones.
         seed: seed of the rounding noise.
 
     Raises:

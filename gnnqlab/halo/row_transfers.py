@@ -146,8 +146,11 @@ class PostedRows:
             self._pending = self._channel.post(x, out, epoch=call.epoch)
             if x.is_cuda:
                 raise_refused(x.device)  # CUDA kernels only record non-finite rows; this check raises the error
-        except (NonFiniteMessage, NonFiniteRow, MissingMessage, UnexpectedMessage) as error:
-            raise self._failed(error) from error
+        except Exception as error:
+            self._plan.in_flight.discard(self._channel.place)
+            if isinstance(error, NonFiniteMessage | NonFiniteRow | MissingMessage | UnexpectedMessage):
+                raise self._failed(error) from error
+            raise
 
     def finish(self) -> Tensor:
         """Wait for the messages and return the decoded rows.
@@ -160,7 +163,8 @@ class PostedRows:
             out = self._pending.decode()
         except (MissingMessage, UnexpectedMessage) as error:
             raise self._failed(error) from error
-        self._plan.in_flight.discard(self._channel.place)
+        finally:
+            self._plan.in_flight.discard(self._channel.place)
         # No trainer reads the records of messages, and they would accumulate.
         self._channel.arrivals.clear()
         return out
@@ -168,7 +172,6 @@ class PostedRows:
     def _failed(self, error: Exception) -> Exception:
         """Return the error to raise, and write its record for the other ranks."""
         plan, channel = self._plan, self._channel
-        plan.in_flight.discard(channel.place)
         call = f"plan {plan.name}, {channel.direction} call {self._number}, epoch {self._epoch}, layer {channel.layer}"
         if not isinstance(error, MissingMessage):
             plan.failures.write(f"{type(error).__name__} in {call}: {error}")

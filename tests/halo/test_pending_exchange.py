@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from gnnqlab.halo import HaloPlan, exchange_rows, start_exchange
 from gnnqlab.halo import pending_exchange as module
@@ -103,5 +104,31 @@ def refused(rank, workers):
     return True
 
 
-def test_exchanges_that_would_be_mixed_up_are_refused():
-    assert run_ranks(refused, 2) == [True, True]
+def in_training_tools(rank, workers):
+    """Return gradients with and without activation checkpointing, and types under autocast."""
+    plan, gradients = ring_plan(rank, workers), []
+    for exchange in (exchange_rows, lambda *args, **settings: start_exchange(*args, **settings).wait()):
+        for recomputes in (False, True):
+            x = (torch.arange(12.0).view(3, 4).sin() + rank).requires_grad_()
+
+            def layer(rows, exchange=exchange):
+                return torch.tanh(torch.cat([rows, exchange(torch.tanh(rows), plan, bits=(8, 8), layer=1)]))
+
+            out = checkpoint(layer, x, use_reentrant=False) if recomputes else layer(x)
+            out.square().sum().backward()
+            gradients.append(x.grad)
+    with torch.autocast("cpu", torch.bfloat16):
+        rows = torch.ones(3, 4) @ torch.ones(4, 4)
+        types = [rows.dtype, exchange_rows(rows, plan).dtype, start_exchange(rows, plan).wait().dtype]
+    with torch.no_grad():
+        assert not start_exchange(x, plan).wait().requires_grad
+    return all(torch.equal(gradient, gradients[0]) for gradient in gradients), types
+
+
+def both(rank, workers):
+    tools = in_training_tools(rank, workers)
+    return tools, refused(rank, workers)
+
+
+def test_checkpointing_and_autocast_work_and_mixed_up_exchanges_are_refused():
+    assert run_ranks(both, 2) == [((True, [torch.bfloat16] * 3), True)] * 2

@@ -5,6 +5,7 @@ from tests.mutants.planted import (
     codecs,
     compute,
     exchange,
+    halo,
     lab,
     links,
     measure,
@@ -18,6 +19,7 @@ from tests.mutants.planted import (
 )
 
 FAULTS = (
-    *theory.FAULTS, *bits.FAULTS, *partition.FAULTS, *message.FAULTS, *codecs.FAULTS, *exchange.FAULTS, *models.FAULTS,
+    *theory.FAULTS, *bits.FAULTS, *partition.FAULTS, *message.FAULTS, *codecs.FAULTS, *exchange.FAULTS, *halo.FAULTS,
+    *models.FAULTS,
     *train.FAULTS, *measure.FAULTS, *tune.FAULTS, *lab.FAULTS, *runs.FAULTS, *compute.FAULTS, *links.FAULTS,
 )  # fmt: skip

@@ -212,22 +212,6 @@ FAULTS = (
         why="forecasts would count rows of the system's widths that travel as float32",
     ),
     Fault(
-        name="noise of an exchange alone from places, not from ids",
-        file="halo/halo_plan.py",
-        before="sent_ids = [ids[rows] for rows in send]",
-        after="sent_ids = send",
-        test="halo/test_halo_rows.py::test_codes_are_unbiased_with_the_codecs_variance_and_repeat",
-        why="rows of two ranks with one place would err alike, and results depend on how ranks number their rows",
-    ),
-    Fault(
-        name="gradients rounded where only rows were to be",
-        file="halo/row_transfers.py",
-        before="else (bits, EXACT), is_reduction)",
-        after="else (bits, bits), is_reduction)",
-        test="halo/test_halo_page.py::test_a_mesh_model_on_three_ranks_is_that_of_one_process_and_trains_in_4_bits",
-        why="who asks for rows in few bits would get gradients in as few",
-    ),
-    Fault(
         name="message buffers of its own for every layer of a vertex-cut",
         file="exchange/vertex_cut/mirrors.py",
         before='"buffers": self._bytes}',

@@ -1,0 +1,231 @@
+"""The halo exchange for any model, compared with the collectives that programs call today.
+
+Each worker sends ``num_rows`` rows, in equal parts, to all others. The rival is ``all_to_all_single`` of the same
+float32 rows, gathered by ``index_select``. Overlap: two exchanges over more computation than they take; the hidden
+share is the part of their time that both together do not take. Update: a changed neighbour list, compared with a new
+plan. A figure is the median over interleaved repeats, of the slowest worker. Workers run on emulated hosts with a link,
+and on the loopback for information.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.rows import row
+from benchmarks.kernels.pinned import median, spread
+
+if TYPE_CHECKING:
+    from gnnqlab.launch.emulated import EmulatedHosts
+
+__all__ = ["halo"]
+
+COLUMNS = 128
+GOALS = {32: 1.0, 8: 3.4, 4: 6.0, 2: 10.0}
+"""Bit-width -> least speed-up over the rival, over a link of 1 Gbit."""
+HIDDEN_GOAL = 0.9
+"""Least share of two exchanges that computation hides."""
+EDGES = 100_000
+"""Edges of all workers, for updates."""
+_LIMIT_S = 600
+
+
+def halo(
+    repeats: int = 9, workers: Sequence[int] = (2, 4), link: str = "1gbit", num_rows: int = 20_000
+) -> list[dict[str, Any]]:
+    """Measure exchanges, overlap and updates; takes about a minute for each number of workers.
+
+    Args:
+        repeats: interleaved repeats.
+        workers: numbers of workers.
+        link: rate of the links between emulated hosts.
+        num_rows: rows that each worker sends.
+
+    Returns:
+        Rows, see :func:`benchmarks.registry.measure`.
+    """
+    from gnnqlab.launch.emulated import EmulatedHosts, available
+
+    reason, lines = available(), []
+    if reason is not None:
+        print(f"bench halo: no emulated hosts ({reason}), so only the loopback is measured", file=sys.stderr)
+    for count in workers:
+        if reason is None:
+            with EmulatedHosts(count, link) as hosts:
+                seconds = _measured(count, repeats, num_rows, hosts)
+            lines += _rows(f"{link} between emulated hosts", count, seconds, GOALS if link == "1gbit" else {})
+        lines += _rows("loopback", count, _measured(count, repeats, num_rows, None), {32: GOALS[32]})
+    return lines
+
+
+def _rows(place: str, workers: int, seconds: dict[str, list[float]], goals: dict[int, float]) -> list[dict[str, Any]]:
+    """Compare every case with its rival."""
+    case, rival = f"{place}, {workers} workers, {COLUMNS} columns", seconds["rival"]
+    lines = []
+    for bits in GOALS:
+        ours = seconds[str(bits)]
+        ratio, detail = median(rival) / median(ours), f" ({spread(ours)}; rival {spread(rival)})"
+        goal = goals.get(bits)
+        name = f"exchange in {bits} bits"
+        lines.append(row(case, name, median(ours), "s", "all_to_all_single", median(rival), ratio, goal, detail=detail))
+    alone, both, computing = (median(seconds[name]) for name in ("two", "overlapped", "computing"))
+    hidden = max(0.0, min(1.0, (alone + computing - both) / alone))
+    goal = HIDDEN_GOAL if 32 in goals and place != "loopback" else None
+    lines.append(row(case, "hidden share of two exchanges", hidden, "", "all of it", 1.0, hidden, goal))
+    update, plan = median(seconds["update"]), median(seconds["new plan"])
+    metric = f"update of {EDGES} edges"
+    lines.append(row(case, metric, update, "s", "new plan", plan, plan / update))
+    return lines
+
+
+def _measured(workers: int, repeats: int, num_rows: int, hosts: EmulatedHosts | None) -> dict[str, list[float]]:
+    """Run all workers, on the emulated hosts or in this network, and return the seconds of the slowest one."""
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-halo-") as folder, contextlib.ExitStack() as exit_stack:
+        processes = []
+        for rank in range(workers):
+            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.kernels.halo", folder, str(rank)]
+            command += [str(workers), str(repeats), str(num_rows)]
+            process = subprocess.Popen(
+                hosts.command(rank, command) if hosts else command,
+                env=os.environ | {"GLOO_SOCKET_IFNAME": hosts.interface(rank) if hosts else "lo"},
+                stdout=sys.stderr,
+            )
+            # Callbacks run in reverse order: kill first, then wait.
+            exit_stack.callback(process.wait)
+            exit_stack.callback(process.kill)
+            processes.append(process)
+        deadline = time.monotonic() + _LIMIT_S
+        while any(process.poll() is None for process in processes):
+            if any(process.poll() for process in processes) or time.monotonic() > deadline:
+                break  # one failed worker would leave the others waiting
+            time.sleep(0.05)
+        codes = [process.poll() for process in processes]
+        if any(code != 0 for code in codes):
+            raise RuntimeError(
+                f"all workers must finish within {_LIMIT_S} s, got exit codes {codes}; see their errors above"
+            )
+        results: dict[str, list[float]] = json.loads(Path(folder, "results.json").read_text())
+        return results
+
+
+# -- one worker ---------------------------------------------------------------------------------------------------
+
+
+def _work(folder: str, rank: int, workers: int, repeats: int, num_rows: int) -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(Path(folder, "store")), workers)
+    limit = datetime.timedelta(seconds=60)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=workers, timeout=limit)
+    with torch.no_grad():
+        seconds = _seconds(rank, workers, repeats, num_rows)
+    slowest = torch.tensor([seconds[name] for name in seconds])  # (cases, repeats)
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    if rank == 0:
+        Path(folder, "results.json").write_text(json.dumps(dict(zip(seconds, slowest.tolist(), strict=True))))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _seconds(rank: int, workers: int, repeats: int, num_rows: int) -> dict[str, list[float]]:
+    """Return the seconds of every case and repeat."""
+    import torch
+    import torch.distributed as dist
+
+    from gnnqlab.halo import HaloPlan, exchange_rows, start_exchange
+
+    count = num_rows // (workers - 1)
+    generator = torch.Generator().manual_seed(rank)
+    x = torch.randn(2 * num_rows, COLUMNS, generator=generator)
+    none = torch.empty(0, dtype=torch.int64)
+    send = [
+        none if peer == rank else torch.randperm(len(x), generator=generator)[:count].sort().values
+        for peer in range(workers)
+    ]
+    sizes = [rows.numel() for rows in send]
+    plan, positions = HaloPlan(send, sizes, num_rows=len(x)), torch.cat(send)
+    received = torch.empty(sum(sizes), COLUMNS)
+    owner, edge_lists = _neighbours(rank, workers)
+    graph = HaloPlan.from_edges(edge_lists[0], owner)
+    square = torch.randn(256, 256, generator=generator)
+
+    def compute(until_s: float) -> None:
+        """Multiply matrices for about as long as two exchanges take."""
+        end = time.perf_counter() + until_s
+        while time.perf_counter() < end:
+            torch.mm(square, square)
+
+    def exchange(bits: int, epoch: int) -> None:
+        exchange_rows(x, plan, bits=bits, epoch=epoch)
+
+    def two(epoch: int) -> None:
+        exchange_rows(x, plan, bits=32, epoch=epoch, layer=1)
+        exchange_rows(x, plan, bits=32, epoch=epoch, layer=2)
+
+    target_s = 0.0
+
+    def overlapped(epoch: int) -> None:
+        first, second = (start_exchange(x, plan, bits=32, epoch=epoch, layer=layer) for layer in (1, 2))
+        compute(target_s)
+        first.wait()
+        second.wait()
+
+    cases: dict[str, Callable[[int], object]] = {
+        "rival": lambda epoch: dist.all_to_all_single(received, x.index_select(0, positions), sizes, sizes),
+        **{str(bits): partial(exchange, bits) for bits in GOALS},
+        "two": two,
+        "computing": lambda epoch: compute(target_s),
+        "overlapped": overlapped,
+        "update": lambda epoch: graph.update(edge_lists[(epoch + 1) % 2]),
+        "new plan": lambda epoch: HaloPlan.from_edges(edge_lists[(epoch + 1) % 2], owner),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in cases}
+    for epoch in range(repeats + 2):  # the first two connect, allocate, and measure the time to hide
+        for name, case in cases.items():
+            dist.barrier()
+            start = time.perf_counter()
+            case(epoch)
+            took_s = time.perf_counter() - start
+            if name == "two" and epoch == 1:
+                common = torch.tensor(took_s)
+                dist.all_reduce(common, dist.ReduceOp.MAX)
+                target_s = 1.25 * float(common)
+            if epoch >= 2:
+                seconds[name].append(took_s)
+    return seconds
+
+
+def _neighbours(rank: int, workers: int) -> tuple[Any, list[Any]]:
+    """Return owners and two neighbour lists of this worker's nodes, of a ring with random neighbours."""
+    import torch
+
+    num_nodes = EDGES // 10
+    owner = torch.arange(num_nodes) * workers // num_nodes
+    lists = []
+    for seed in range(2):
+        generator = torch.Generator().manual_seed(seed)
+        source = torch.randint(num_nodes, (EDGES,), generator=generator)
+        target = (source + torch.randint(-50, 51, (EDGES,), generator=generator)) % num_nodes
+        lists.append(torch.stack([source, target])[:, owner[target] == rank])
+    return owner, lists
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels.halo")
+    parser.add_argument("folder")
+    for name in ("rank", "workers", "repeats", "num_rows"):
+        parser.add_argument(name, type=int)
+    _work(**vars(parser.parse_args()))
