@@ -30,7 +30,7 @@ _TITLES = {
     "tune": "Tuning",
     "theory": "Theory",
     "lab": "Views, comparison, tuner",
-    "course": "Players and errata",
+    "course": "Course: players, exercises, errata",
     "results": "Kept measurements",
     "simulation": "Simulation",
 }

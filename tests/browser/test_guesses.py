@@ -1,4 +1,4 @@
-"""Guesses and the map of the course in a real JupyterLab: typed by keyboard, drawn, and linked."""
+"""Guesses, hints and the map of the course in a real JupyterLab: typed by keyboard, drawn, folded, and linked."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.browser.lab_page import LabPage
 CELLS = [
     'from gnnqlab import course\nguess = course.guess("01", fewer_bytes=None, points=None)\nguess',
     "guess.compare(fewer_bytes=12.4, points=0.3)",
+    'for answer in (512, 500, 501):\n    course.check("01.payload", answer)',
     "course.progress()",
 ]
 
@@ -23,6 +24,14 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
     lab.run_all()
     lab.page.get_by_text("Right answers: 0 of 88").wait_for()
     yield lab
+
+
+def test_the_solution_is_folded_under_the_third_wrong_answer(lab: LabPage) -> None:
+    assert lab.page.get_by_text("Bits or bytes?").count() == 1
+    solution = lab.page.locator("details", has_text="256 · 2 / 8 = 64")
+    assert solution.get_attribute("open") is None
+    solution.locator("summary").click()
+    assert solution.get_attribute("open") == ""
 
 
 def test_run_all_goes_on_without_a_guess_and_a_typed_one_is_drawn(lab: LabPage, screenshots: Path) -> None:

@@ -200,6 +200,8 @@ def test_a_student_has_other_numbers_and_sees_them(capsys: pytest.CaptureFixture
     assert "Right: " in capsys.readouterr().out
     course.start("Grace")
     assert progress.read()["answers"] == {}, "answers to other numbers"
+    course.start("Ada")
+    assert set(progress.read()["answers"]) == {"01.payload"}
 
 
 def test_a_student_has_one_graph_of_ten_nodes_in_all_exercises() -> None:

@@ -88,7 +88,8 @@ def student() -> str:
 def start(name: str | int) -> None:
     """Start the course as a student whose exercises have other numbers.
 
-    The numbers are a function of the name and the exercise, so a name gives the same ones on every machine.
+    The numbers are a function of the name and the exercise, so a name gives the same ones on every machine. Answers
+    under another name are put aside, and are back with that name.
 
     Args:
         name: any name or number; empty for the numbers of the notebooks.
@@ -110,8 +111,10 @@ def start(name: str | int) -> None:
     if len(text) > 80 or not text.isprintable():
         raise ValueError(f"a student's name must be one line of at most 80 characters, got {text[:90]!r}")
     with changed() as state:
-        if state["student"] != text:  # answers to other numbers would be wrong
-            state["answers"] = {}
+        if state["student"] != text:  # answers to other numbers would be wrong; a mistyped name loses none
+            others = state.setdefault("answers_of_others", {})
+            others[state["student"]] = state["answers"]
+            state["answers"] = others.pop(text, {})
         state["student"] = text
     if text:
         print(
