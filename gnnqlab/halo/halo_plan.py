@@ -207,7 +207,8 @@ class HaloPlan:
     def update(self, edge_index: Tensor) -> None:
         """Replace the edges of a plan of :meth:`from_edges`, such as a neighbour list; collective over the group.
 
-        Owners stay. Message buffers are reused; if no rank's halo nodes change, no ids are exchanged.
+        Owners stay, and message buffers are reused. One small collective replaces the two of a new plan, unless a rank
+        has more halo nodes than in all earlier updates.
 
         Args:
             edge_index: as for :meth:`from_edges`.

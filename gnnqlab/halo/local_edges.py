@@ -19,6 +19,10 @@ from gnnqlab.plain_values import all_gather_values
 __all__ = ["EdgeOwners", "LocalEdges", "Localized"]
 
 _NONE = torch.empty(0, dtype=torch.int64)
+_NUM_NUMBERS = 6
+"""Numbers of each rank before its counts, in :meth:`EdgeOwners.localize`."""
+_MAX_CAPACITY = 4096
+"""Most ids of a rank that are gathered with its numbers: 32 KiB, which every rank receives from every other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +96,7 @@ class EdgeOwners:
             self._target_places = _places(self._target_ids, self._target_owner.numel())
         self._halo_ids = _NONE
         self._is_first = True
+        self._capacity = 0  # ids that are gathered with the numbers of a rank, in place of a second collective
 
     def localize(self, edge_index: Tensor) -> Localized:
         """Localize the edges of all ranks.
@@ -110,19 +115,17 @@ class EdgeOwners:
         ranks = torch.full_like(positions, self._rank)
         num_kept = positions.numel()
         halo_ids, counts = self._halo(source)
-        summary = [bool(fault), edges.shape[1], num_kept, self._digest, self._number]
-        if self._hops == 1:
-            is_new = self._is_first or not torch.equal(halo_ids, self._halo_ids)
-            columns = self._gather([*summary, is_new, *counts])
-        else:
-            columns = self._gather([*summary, True, *counts])
+        is_new = self._is_first or self._hops > 1 or not torch.equal(halo_ids, self._halo_ids)
+        numbers = [bool(fault), edges.shape[1], num_kept, self._digest, self._number, is_new, *counts]
+        columns = self._gather(numbers, halo_ids)
         self._check(columns, fault)
+        lists = None
         if self._hops > 1:
             source, target, ranks, positions = self._further_hops(source, target, positions)
             halo_ids, counts = self._halo(source)
-        lists = None
-        if bool(columns[:, 5].any()):
-            lists = self._request(halo_ids, counts, columns[:, 6:] if self._hops == 1 else None)
+            lists = self._lists(halo_ids.split(counts), self._swap(halo_ids.split(counts)))
+        elif bool(columns[:, _NUM_NUMBERS - 1].any()):
+            lists = self._lists(halo_ids.split(counts), self._requests(halo_ids.split(counts), columns))
         # Halo nodes are the rows after the own ones; places of earlier halo nodes are never read.
         self._places[halo_ids] = torch.arange(self._own_ids.numel(), self._own_ids.numel() + halo_ids.numel())
         self._halo_ids, self._is_first = halo_ids, False
@@ -154,12 +157,21 @@ class EdgeOwners:
             edges = torch.cat([edges, *(reply.view(4, -1) for reply in received)], dim=1)
         return tuple(edges)
 
-    def _request(self, halo_ids: Tensor, counts: Sequence[int], all_counts: Tensor | None) -> RowLists:
-        """Send the ids of halo nodes to their owners, which return nothing: both ends then have the same lists."""
-        parts = list(halo_ids.split(list(counts)))
-        sizes = None if all_counts is None else all_counts[:, self._rank].tolist()
-        requests = self._swap(parts, sizes)
-        return RowLists(self._own_ids.numel(), [self._places[ids] for ids in requests], requests, parts)
+    def _lists(self, halo_parts: Sequence[Tensor], requests: Sequence[Tensor]) -> RowLists:
+        return RowLists(self._own_ids.numel(), [self._places[ids] for ids in requests], requests, halo_parts)
+
+    def _requests(self, halo_parts: Sequence[Tensor], columns: Tensor) -> list[Tensor]:
+        """Return the ids that each rank requests of this one, from gathered numbers or in a second collective."""
+        first = _NUM_NUMBERS + self._workers
+        counts = columns[:, _NUM_NUMBERS:first]  # (P, P): rows from each owner to each rank
+        totals, capacity = counts.sum(1), self._capacity
+        # Equal on all ranks, because all of them have the same numbers.
+        self._capacity = max(capacity, min(int(totals.max()) * 5 // 4, _MAX_CAPACITY))
+        if int(totals.max()) > capacity:
+            return self._swap(halo_parts, counts[:, self._rank].tolist())
+        starts = (first + counts[:, : self._rank].sum(1)).tolist()
+        ends = (first + counts[:, : self._rank + 1].sum(1)).tolist()
+        return [columns[rank, start:end] for rank, (start, end) in enumerate(zip(starts, ends, strict=True))]
 
     def _swap(self, parts: Sequence[Tensor], sizes: list[int] | None = None) -> list[Tensor]:
         """Send a part to each rank and return the parts received, int64; ``sizes`` of the latter if they are known."""
@@ -175,12 +187,15 @@ class EdgeOwners:
         dist.all_to_all_single(received, sent, sizes, [part.numel() for part in parts], group=self._group)
         return list(received.cpu().split(sizes))
 
-    def _gather(self, numbers: Sequence[int]) -> Tensor:
-        """Return the numbers of all ranks, int64 ``(P, n)``."""
-        own = torch.tensor(numbers, dtype=torch.int64, device=self._device)
-        rows = own.new_empty(self._workers, own.numel())
+    def _gather(self, numbers: Sequence[int], ids: Tensor) -> Tensor:
+        """Return the numbers of all ranks, int64 ``(P, n)``, followed by as many ids as there is capacity for."""
+        own = torch.zeros(len(numbers) + self._capacity, dtype=torch.int64)
+        own[: len(numbers)] = torch.tensor(numbers)
+        own[len(numbers) : len(numbers) + ids.numel()] = ids[: self._capacity]
         if self._workers == 1:
             return own[None]
+        own = own.to(self._device)
+        rows = own.new_empty(self._workers, own.numel())
         dist.all_gather(list(rows), own, group=self._group)
         return rows.cpu()
 

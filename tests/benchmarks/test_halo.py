@@ -18,7 +18,7 @@ def test_rows_compare_medians_with_the_rival_and_the_goals():
     # 10 s of exchanges over 12 s of computation take 13 s together: 9 of the 10 s are hidden.
     hidden = rows["hidden share of two exchanges"]
     assert hidden["ratio"] == 0.9 and hidden["reached"]
-    assert rows["update of 100000 edges"]["ratio"] == 4.0
+    assert rows["update of 100000 edges, and an exchange"]["ratio"] == 4.0
     loopback = module._rows("loopback", 2, SECONDS, {32: 1.0})
     assert [row["goal"] for row in loopback] == [1.0, None, None, None, None, None]
 
