@@ -127,6 +127,16 @@ def test_guesses_are_empty_and_each_one_is_compared(path: Path) -> None:
     assert "my_guess" not in code
 
 
+@each_notebook
+def test_a_cell_that_asks_for_the_guess_comes_before_the_comparison(path: Path) -> None:
+    cells = _code(path)
+    asking = [number for number, cell in enumerate(cells) if "guess.ask()" in cell.source]
+    comparing = [number for number, cell in enumerate(cells) if "guess.compare(" in cell.source]
+    assert len(asking) <= 1 and all(number < comparing[-1] for number in asking)
+    for number in asking:
+        assert cells[number].outputs[0].text.startswith("Your guess first, in the form at the top, or go on: ")
+
+
 def test_make_lab_opens_the_index() -> None:
     makefile = (FOLDER.parent / "Makefile").read_text(encoding="utf-8")
     assert "cd notebooks && " in makefile and "/jupyter lab 00_index.ipynb " in makefile

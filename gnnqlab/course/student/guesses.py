@@ -54,6 +54,13 @@ class Guess:
                 entry = kept.setdefault(name, {})
                 entry.update(guess=value, at=progress.now(), is_late="seen" in entry)
 
+    def ask(self) -> None:
+        """Print the quantities without a guess, in front of a figure that shows the answer; nothing if all have one."""
+        missing = [QUANTITIES[self.notebook][name] for name, value in self.values.items() if value is None]
+        if missing:
+            words = "; ".join(f"{each.label}{f' ({each.unit})' if each.unit else ''}" for each in missing)
+            print(f"Your guess first, in the form at the top, or go on: {words}.")
+
     def compare(self, **measured: Any) -> Page:
         """Return the measurements with the guesses: a line each, and the distance between both.
 

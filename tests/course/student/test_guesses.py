@@ -29,6 +29,17 @@ def test_a_guess_stands_in_the_figure_with_its_distance() -> None:
     assert "not guessed" not in str(page)
 
 
+def test_cells_with_the_answer_ask_until_there_is_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    guess = course.guess("01", points=1)
+    guess.ask()
+    assert capsys.readouterr().out == (
+        "Your guess first, in the form at the top, or go on: bytes of an epoch in 2 bits (times fewer).\n"
+    )
+    guess.make(fewer_bytes=4)
+    guess.ask()
+    assert capsys.readouterr().out == ""
+
+
 def test_a_guess_is_kept_for_the_next_kernel() -> None:
     course.guess("01", fewer_bytes=4)
     assert course.guess("01", fewer_bytes=None, points=None).values == {"fewer_bytes": 4.0, "points": None}
