@@ -419,6 +419,7 @@ function drawChart(host, figure, look) {
     }
     const anchor = note.showarrow ? "center" : note.xanchor ?? "auto";
     const left = anchor === "left" ? x : anchor === "right" ? x - length : x - length / 2;
+    if (note.xanchor === "left" && left + length > width + 24) continue; // a phone: the numbers are in the table below
     const kept = Math.min(Math.max(left, 1), width - length - 1); // inside the figure
     const middle = { top: y + tall / 2, bottom: y - tall / 2 }[note.yanchor] ?? y;
     if (note.bgcolor || note.bordercolor) {
