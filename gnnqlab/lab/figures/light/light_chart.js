@@ -407,8 +407,13 @@ function drawChart(host, figure, look) {
     if (shape.type === "line") element("line", { x1: x0, x2: x1, y1: y0, y2: y1, ...stroke }, svg);
     else element("rect", { x: Math.min(x0, x1), y: Math.min(y0, y1), width: Math.abs(x1 - x0), height: Math.abs(y1 - y0), fill: shape.fillcolor ?? "none", ...stroke }, svg);
   }
+  const titlesOfPanels = (layout.annotations ?? []).filter((note) => note.xref === "paper" && note.xanchor !== "left");
+  const centres = [...new Set(titlesOfPanels.map((note) => note.x))].sort((a, b) => a - b);
+  const nearest = Math.min(1, ...centres.slice(1).map((x, number) => x - centres[number])) * plot.width;
   for (const note of layout.annotations ?? []) {
-    const size = Math.min(note.font?.size ?? 12, 14);
+    let size = Math.min(note.font?.size ?? 12, 14);
+    if (titlesOfPanels.includes(note)) // no longer than the way to the next title
+      size = Math.max(7, Math.min(size, (size * (nearest - 12)) / widthOf(note.text, size, family)));
     const length = widthOf(note.text, size, family);
     const tall = size * 1.25 * lines(note.text).length;
     const [tipX, tipY] = [spotOn(note.xref ?? "x", note.x, true), spotOn(note.yref ?? "y", note.y, false)];
