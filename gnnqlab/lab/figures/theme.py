@@ -219,7 +219,7 @@ def dark_rules(*, also: Iterable[str] = ()) -> list[tuple[str, str, str]]:
     """Return CSS properties, their colours on a light page, and those on a dark one, of text, grid, axes and ground.
 
     Args:
-        also: properties besides ``fill`` and ``stroke``.
+        also: properties in addition to ``fill`` and ``stroke``.
 
     Example:
         >>> dark_rules()[0]
@@ -236,7 +236,7 @@ def dark_rules(*, also: Iterable[str] = ()) -> list[tuple[str, str, str]]:
 
 
 def set_template(figure: Figure, *, dark: bool = False) -> None:
-    """Set the template of a figure; twenty times as fast as ``update_layout(template=...)``, which merges it anew."""
+    """Set the template of a figure; twenty times as fast as ``update_layout(template=...)``, which merges it at each call."""
     figure.layout.template = _merged_template(dark)
 
 
