@@ -110,7 +110,7 @@ def test_keys_and_touch_change_a_choice(opened: Any) -> None:
 
 
 def test_an_opened_player_moves_by_itself_and_pauses(opened: Any) -> None:
-    page = opened("epoch", after="#play")
+    page = opened("epoch", after="?play")
     cursor = "document.getElementById('figure').data.at(-1).x[0]"
     before = page.evaluate(cursor)
     page.wait_for_function(f"(before) => {cursor} > before", arg=before)

@@ -32,4 +32,4 @@ def test_every_page_with_a_player_exists_and_has_it() -> None:
 
 def test_the_first_page_plays_in_place_of_its_picture() -> None:
     text = embed("index.md", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert "players/epoch.html#play" in text and "docs/epoch.svg" not in text
+    assert "players/epoch.html?play" in text and "docs/epoch.svg" not in text

@@ -236,7 +236,7 @@ def dark_rules(*, also: Iterable[str] = ()) -> list[tuple[str, str, str]]:
 
 
 def set_template(figure: Figure, *, dark: bool = False) -> None:
-    """Set the template of a figure; twenty times as fast as ``update_layout(template=...)``, which merges it at each call."""
+    """Set the template of a figure; twenty times as fast as ``update_layout(template=...)``, which merges each time."""
     figure.layout.template = _merged_template(dark)
 
 
