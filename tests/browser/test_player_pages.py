@@ -100,6 +100,7 @@ def test_keys_step_through_a_player(opened: Any, name: str) -> None:
 def test_keys_and_touch_change_a_choice(opened: Any) -> None:
     page = opened("tuner")
     words = "document.getElementById('words').textContent"
+    assert page.get_by_role("img").first.locator("text", has_text="wait for messages").count() == 1, "its legend"
     before = page.evaluate(words)
     page.get_by_role("slider", name="λ").focus()
     page.keyboard.press("Home")

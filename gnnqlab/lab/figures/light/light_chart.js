@@ -156,11 +156,9 @@ function drawChart(host, figure, look) {
   names.forEach((list, isY) => list.forEach((name) => (axes[name] = makeAxis(name, layout, data, look, !isY))));
 
   // The legend wraps to the width, above the plot or below it, and takes the space that it needs.
-  const groups = new Set();
   const named = data.filter((trace) => {
     if (layout.showlegend === false || trace.showlegend === false || !trace.name || trace.visible === false) return false;
-    if (!["scatter", "bar"].includes(trace.type) || (trace.legendgroup && groups.has(trace.legendgroup))) return false;
-    groups.add(trace.legendgroup);
+    if (!["scatter", "bar"].includes(trace.type)) return false;
     return trace.type === "scatter" || (trace.x ?? []).length > 0;
   });
   const legend = named.length > 1 || named.some((trace) => trace.showlegend) ? named : [];
