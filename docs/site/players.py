@@ -84,15 +84,15 @@ def embed(page: str, text: str) -> str:
     up = "../" * page.count("/")
     name = EMBEDDED[page]
     if page == "index.md":
-        return _FIRST.sub(lambda match: _frame(name, up, hash_="#play"), text, count=1)
+        return _FIRST.sub(lambda match: _frame(name, up, query="?play"), text, count=1)
     if not name:
         return re.sub(r"\{player: (\w+)\}", lambda match: _frame(match[1], up), text)
     first, mark, rest = text.partition("\n## ")
     return f"{first}\n{_frame(name, up)}{mark}{rest}"
 
 
-def _frame(name: str, up: str, *, hash_: str = "") -> str:
+def _frame(name: str, up: str, *, query: str = "") -> str:
     return (
-        f'<iframe class="player" src="{up}_static/players/{name}.html{hash_}" title="Player: {_TITLES[name]}" '
+        f'<iframe class="player" src="{up}_static/players/{name}.html{query}" title="Player: {_TITLES[name]}" '
         f'loading="lazy" height="{_HEIGHTS[name]}"></iframe>\n'
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab import course
+from gnnqlab.lab.tuner.tuner_page import write_tuner_page
 from tests.browser.text_boxes import faults
 
 SIZES = ((360, 900), (900, 900), (1600, 900))
@@ -19,22 +21,30 @@ NAMES = ("epoch", "message", "assigner", "partition", "tuner")
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Exports a player on first use, because a grid of figures takes seconds."""
     folder = tmp_path_factory.mktemp("players")
-    parts = gq.partition(course.ten_nodes(), course.Halves(), workers=2)
-    tuner = gq.Tuner("sbm:60,3,6", workers=2, hidden=8, layers=2, measure=False)
-    players = {
-        "epoch": course.EpochPlayer(parts),
-        "message": course.MessagePlayer(parts, hidden=8, epochs=2),
-        "assigner": course.AssignerPlayer(parts, hidden=8, layers=2, group_size=1),
-        "partition": course.PartitionExplorer("sbm:100,4,6", parts=2, most_parts=4),
-        "tuner": tuner,
-    }
-    return {name: player.export(folder / f"{name}.html") for name, player in players.items()}
+
+    @functools.cache
+    def export(name: str) -> Path:
+        path = folder / f"{name}.html"
+        parts = gq.partition(course.ten_nodes(), course.Halves(), workers=2)
+        if name == "epoch":
+            return course.EpochPlayer(parts).export(path)
+        if name == "message":
+            return course.MessagePlayer(parts, hidden=8, epochs=2).export(path)
+        if name == "assigner":
+            return course.AssignerPlayer(parts, hidden=8, layers=2, group_size=10).export(path)
+        if name == "partition":
+            return course.PartitionExplorer("sbm:100,4,6", parts=2, most_parts=2).export(path)
+        tuner = gq.Tuner("sbm:60,3,6", workers=2, hidden=8, layers=2, measure=False)
+        return write_tuner_page(tuner.model, path, links=("10mbit",))
+
+    return export
 
 
 @pytest.fixture
-def opened(browser: Any, exported: dict[str, Path]) -> Iterator[Any]:
+def opened(browser: Any, exported: Callable[[str], Path]) -> Iterator[Any]:
     """Opens a page of a player; a request to another place, or an error of its script, fails the test."""
     pages: list[Any] = []
     wrong: list[str] = []
@@ -48,7 +58,7 @@ def opened(browser: Any, exported: dict[str, Path]) -> Iterator[Any]:
             "request",
             lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else wrong.append(request.url),
         )
-        page.goto(exported[name].as_uri() + after)
+        page.goto(exported(name).as_uri() + after)
         page.wait_for_selector("svg")
         pages.append(page)
         return page
@@ -90,17 +100,18 @@ def test_keys_step_through_a_player(opened: Any, name: str) -> None:
 def test_keys_and_touch_change_a_choice(opened: Any) -> None:
     page = opened("tuner")
     words = "document.getElementById('words').textContent"
+    assert page.get_by_role("img").first.locator("text", has_text="wait for messages").count() == 1, "its legend"
     before = page.evaluate(words)
     page.get_by_role("slider", name="λ").focus()
     page.keyboard.press("Home")
     assert page.evaluate(words) != before
     before = page.evaluate(words)
-    page.get_by_text("10mbit", exact=True).tap()
+    page.get_by_role("radiogroup", name="Group size").get_by_text("10", exact=True).tap()
     assert page.evaluate(words) != before
 
 
 def test_an_opened_player_moves_by_itself_and_pauses(opened: Any) -> None:
-    page = opened("epoch", after="#play")
+    page = opened("epoch", after="?play")
     cursor = "document.getElementById('figure').data.at(-1).x[0]"
     before = page.evaluate(cursor)
     page.wait_for_function(f"(before) => {cursor} > before", arg=before)
@@ -125,4 +136,5 @@ def test_a_page_around_sets_the_theme(opened: Any) -> None:
     page = opened("partition")
     page.evaluate("window.postMessage({ gnnqlabTheme: 'dark' }, '*')")
     page.wait_for_function("getComputedStyle(document.body).backgroundColor === 'rgb(20, 23, 26)'")
-    assert page.evaluate("getComputedStyle(document.querySelector('svg text')).fill") == "rgb(230, 232, 234)"
+    inks = "[...document.querySelectorAll('svg text')].map((text) => getComputedStyle(text).fill)"
+    assert "rgb(230, 232, 234)" in page.evaluate(inks) and "rgb(31, 35, 40)" not in page.evaluate(inks)

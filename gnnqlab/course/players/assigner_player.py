@@ -29,7 +29,7 @@ _CHOICES = ((2, 4, 8), (2, 8), (2, 4), (4, 8), (1, 2, 4, 8))
 _GROUPS = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Group sizes offered by the control."""
 _PAGE_LAMS, _PAGE_GROUPS = LAMS[::2], (10, 100)
-"""Values of λ of an exported page, and group sizes besides the one shown."""
+"""Values of λ of an exported page, and its group sizes in addition to the one shown."""
 
 
 class AssignerModel(WalkModel):

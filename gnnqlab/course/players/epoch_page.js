@@ -115,5 +115,5 @@ readValues().then(({ ways, looks }) => {
     KEYS[event.key]();
     event.preventDefault();
   });
-  if (location.hash === "#play" && !still.matches) toggle();
+  if (location.search === "?play" && !still.matches) toggle();
 });

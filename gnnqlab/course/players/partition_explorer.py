@@ -17,8 +17,8 @@ from gnnqlab.lab.figures.controls import (
     KNOBS,
     LABEL_LEFT,
     MARK,
+    PAGE,
     TABLE,
-    WIDTH,
     alert,
     make_access,
     row_with_tip,
@@ -109,7 +109,7 @@ class CutControls:
         self._limit_slider(model.hosts)  # before observers exist, so that nothing is redrawn
         self.words, self.error_text, self.map_text, self.table = (widgets.HTML() for _ in range(4))
         self.table.add_class(TABLE)
-        self.sharing, self.map, self.shares = (FigureView(width=WIDTH) for _ in range(3))
+        self.sharing, self.map, self.shares = (FigureView(width=PAGE) for _ in range(3))
         self.access = make_access()
         self._marked = widgets.HBox([self.number, self.box_number], layout={"border": "2px solid transparent"})
         view_knobs = [self.show, row_with_tip(self.sender), row_with_tip(self.receiver), self.around]

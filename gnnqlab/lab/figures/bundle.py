@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.lab.figures.static_image import save, svg_of
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
     from plotly.graph_objects import Figure
 
 __all__ = [
@@ -100,11 +100,17 @@ def table_html(frame: DataFrame, *, caption: str, best: Collection[tuple[int, st
         caption: sentence above it.
         best: position of the row and name of the column of cells in bold.
     """
-    names = [frame.index.name or "", *frame.columns]
-    head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in names)
+    # Words are flush left and numbers right, for a whole column and its heading.
+    sides = [_side_of(frame.iloc[:, column]) for column in range(len(frame.columns))]
+    head = f'<th scope="col">{html.escape(str(frame.index.name or ""))}</th>' + "".join(
+        f'<th scope="col"{side}>{html.escape(str(name))}</th>' for name, side in zip(frame.columns, sides)
+    )
     rows = "".join(
         f'<tr><th scope="row">{html.escape(_cell(index))}</th>'
-        + "".join(_cell_html(value, (number, name) in best) for name, value in zip(frame.columns, row))
+        + "".join(
+            f"<td{side}>{_cell_html(value, (number, name) in best)}</td>"
+            for name, side, value in zip(frame.columns, sides, row)
+        )
         + "</tr>"
         for number, (index, row) in enumerate(zip(frame.index, frame.itertuples(index=False, name=None)))
     )
@@ -114,13 +120,17 @@ def table_html(frame: DataFrame, *, caption: str, best: Collection[tuple[int, st
 
 def _cell_html(value: object, is_best: bool) -> str:
     text = html.escape(_cell(value))
-    return f"<td{_LEFT if _is_words(value) else ''}>{f'<b>{text}</b>' if is_best else text}</td>"
+    return f"<b>{text}</b>" if is_best else text
+
+
+def _side_of(column: Series) -> str:
+    """Return the style of a column: left if one of its cells is words, else empty, because notebooks align right."""
+    return _LEFT if any(map(_is_words, column)) else ""
 
 
 def _is_words(value: object) -> bool:
-    """Return True if a cell holds text: notebooks align cells right, which suits numbers but not sentences."""
-    # More than half letters: dates and numbers with units stay right-aligned.
-    return isinstance(value, str) and len(value) > 11 and 2 * sum(map(str.isalpha, value)) > len(value)
+    """Return True if a cell holds words: dates and numbers with units, less than half letters, stay right-aligned."""
+    return isinstance(value, str) and 2 * sum(map(str.isalpha, value)) > len(value) > 0
 
 
 def _cell(value: object) -> str:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import functools
 import html
 import importlib.util
+import json
 import os
 from typing import Any
 
 __all__ = [
-    "LABEL_LEFT", "KNOBS", "MARK", "PAGE", "TABLE", "WIDTH", "alert", "static_requested", "make_access", "make_tip",
+    "LABEL_LEFT", "KNOBS", "MARK", "PAGE", "TABLE", "alert", "static_requested", "make_access", "make_tip",
     "shows_static", "row_with_tip",
 ]  # fmt: skip
 
-WIDTH = 860
-"""Width in pixels of a figure among controls, less on a narrow page; without a width it would not fill the page."""
-
 PAGE = 1600
-"""Largest width in pixels of a figure with many panels."""
+"""Largest width in pixels of a figure among controls, less on a narrower page; without a width it would not fill it."""
 
 LABEL_LEFT = {"display": "flex", "flex_flow": "row", "align_items": "center"}
 """Layout of toggle buttons with their label on the left; by default it is above them."""
@@ -57,6 +55,16 @@ const keepWhole = (el) => {
   if (document.getElementById("gnnqlab-whole")) return;
   document.head.append(Object.assign(document.createElement("style"), { id: "gnnqlab-whole", textContent: WHOLE }));
 };
+// Figures that are no widgets have the colours of a light page; in a dark theme their text and background change.
+const showDark = () => {
+  if (document.getElementById("gnnqlab-dark")) return;
+  const rules = DARK_RULES.map(([name, before, after]) => {
+    const marked = `body[data-jp-theme-light="false"] .jp-RenderedPlotly [style*="${name}: ${before}"]`;
+    return `${marked} { ${name}: ${after} !important; }`;
+  });
+  const style = { id: "gnnqlab-dark", textContent: rules.join(" ") };
+  document.head.append(Object.assign(document.createElement("style"), style));
+};
 export default () => {
 let views = 0;
 const show = (model, shown) => { model.set("shown", shown); model.save_changes(); };
@@ -95,6 +103,7 @@ function render({ model, el }) {
   const changes = { childList: true, subtree: true, characterData: true };
   requestAnimationFrame(() => { name(); keepWhole(el); named.observe(root(), changes); });
   keepKeys();
+  showDark();
   theme();
   views += 1;
   show(model, true);
@@ -186,8 +195,10 @@ def _access_class() -> Any:
     import anywidget
     import traitlets
 
+    from gnnqlab.lab.figures.theme import dark_rules
+
     class Access(anywidget.AnyWidget):  # type: ignore[misc]
-        _esm = _SCRIPT
+        _esm = f"const DARK_RULES = {json.dumps(dark_rules(also=('background',)))};\n{_SCRIPT}"
         dark = traitlets.Bool(False).tag(sync=True)
         shown = traitlets.Bool(False).tag(sync=True)
 

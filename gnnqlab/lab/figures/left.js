@@ -27,9 +27,10 @@ function* outputsOf(context) {
 }
 
 // A saved figure takes the width of the page on which it is opened.
-function withoutWidth({ data, layout }) {
+function withoutWidth({ data, layout, config }) {
   const { width, ...others } = layout;
-  return { data, layout: { ...others, autosize: true } };
+  // The config too: without it the figure's bar has a button that uploads it.
+  return { data, layout: { ...others, autosize: true }, config: { showSendToCloud: false, ...config } };
 }
 
 function storedOf(output, { figure: name }) {

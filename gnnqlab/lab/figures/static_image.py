@@ -2,8 +2,9 @@
 
 As vector graphics (SVG), most figures take fewer bytes than as a bitmap. A figure with thousands of points takes far
 more; it becomes a bitmap at twice the resolution of the page, with a colour palette, wrapped in SVG so that it is as
-large as the others. A picture cannot follow a page from light to dark: no ink has a contrast of 4.5 with both white and
-JupyterLab's #111, because their own contrast is 18.9, below 4.5 squared. So a picture has its own background.
+large as the others. No ink has a contrast of 4.5 with both white and JupyterLab's #111, because their own contrast is
+18.9, below 4.5 squared. So a picture has its own background, and vector graphics have a style that recolours text and
+background where the reader's system is dark.
 
 Lines, letters and areas of a figure have a few hundred colours, most of them from anti-aliasing. A palette of PNG holds
 256; each pixel then takes one byte, which compresses far better than four: a third to a quarter of the bytes of the
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnnqlab.graph.pictures import write_png
+from gnnqlab.lab.figures.theme import dark_rules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
     from plotly.graph_objects import Figure
 
-__all__ = ["BROWSERS", "encode_indexed", "pixels", "save", "size", "svg_of"]
+__all__ = ["BROWSERS", "encode_indexed", "pixels", "save", "size", "svg_of", "with_dark_colors"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER = ">IIBBBBB"
@@ -175,7 +177,7 @@ def svg_of(figure: Figure) -> str | None:
         return None
     height = int(figure.layout.height or _HEIGHT)
     try:
-        svg = _same_names(_draw(figure, "svg", _WIDTH, height, 1).decode())
+        svg = with_dark_colors(_same_names(_draw(figure, "svg", _WIDTH, height, 1).decode()))
         if len(svg) > _MANY:
             svg = min(svg, _wrap_in_svg(encode_indexed(_draw(figure, "png", _WIDTH, height, 2)), height), key=len)
         return svg
@@ -271,6 +273,21 @@ def _draw(figure: Figure, kind: str, width: int, height: int, scale: float) -> b
 
     size = {"format": kind, "width": width, "height": height, "scale": scale}
     return bytes(kaleido.calc_fig_sync(figure.to_dict(), opts=size))
+
+
+def with_dark_colors(svg: str) -> str:
+    """Return a picture of a light page with the theme's colours of a dark page, where the reader's system is dark.
+
+    The style in the file recolours text, axes, grid and background; colours of data stay.
+
+    Example:
+        >>> picture = with_dark_colors('<svg><path style="fill: rgb(31, 35, 40);"/></svg>')
+        >>> "prefers-color-scheme: dark" in picture, picture.count("rgb(230, 232, 234)")
+        (True, 2)
+    """
+    rules = [f'svg [style*="{name}: {before}"]{{{name}:{after}!important}}' for name, before, after in dark_rules()]
+    head, end, rest = svg.partition(">")
+    return f"{head}{end}<style>@media (prefers-color-scheme: dark){{{''.join(rules)}}}</style>{rest}"
 
 
 def _same_names(svg: str) -> str:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 __all__ = [
-    "ACTIVITY_NAMES", "ACTIVITY_STYLES", "UNRECORDED", "OKABE_ITO", "PHASES", "Phase", "Style", "finish",
+    "ACTIVITY_NAMES", "ACTIVITY_STYLES", "GROUNDS", "UNRECORDED", "OKABE_ITO", "PHASES", "Phase", "Style",
+    "dark_rules", "finish",
     "hatch_marker", "set_template", "style_of", "styles_of", "template",
 ]  # fmt: skip
 
@@ -33,6 +34,8 @@ OKABE_ITO = {
     "vermillion": "#d55e00",
     "purple": "#cc79a7",
 }
+GROUNDS = ("#ffffff", "#14171a")
+"""Backgrounds of light and dark pages."""
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
 _SHADES = ("", "#ffffff", "#000000")
@@ -76,20 +79,23 @@ class Phase:
     column: str
     label: str
     color: str
+    pattern: str = ""
+    """Plotly's shape of its hatch; empty for none."""
 
 
-# Order of the bars: computation, coding, waiting, then phases that take place once per epoch.
+# Order of the bars: computation, coding, waiting, then phases that take place once per epoch. Any two colours differ by
+# more than 10 (CIE ΔE) for every kind of colour vision, and no two neighbours have the same pattern.
 PHASES = (
     Phase(column="central_s", label="central rows", color="#009e73"),
-    Phase(column="marginal_s", label="marginal rows", color="#7fceb9"),
+    Phase(column="marginal_s", label="marginal rows", color="#7fceb9", pattern="/"),
     Phase(column="dense_s", label="dense layers", color="#56b4e9"),
-    Phase(column="encode_s", label="encode", color="#cc79a7"),
-    Phase(column="decode_s", label="decode", color="#e5bcd3"),
+    Phase(column="encode_s", label="encode", color="#cc79a7", pattern="x"),
+    Phase(column="decode_s", label="decode", color="#f3d9e8", pattern="."),
     Phase(column="wait_s", label="wait for messages", color="#d55e00"),
-    Phase(column="reduce_s", label="sum gradients", color="#e69f00"),
-    Phase(column="optimizer_s", label="optimizer", color="#0072b2"),
-    Phase(column="assign_s", label="assign bits", color="#6f4e9c"),
-    Phase(column="other_s", label="other", color="#b0b0b0"),
+    Phase(column="reduce_s", label="sum gradients", color="#e69f00", pattern="\\"),
+    Phase(column="optimizer_s", label="optimizer", color="#0072b2", pattern="-"),
+    Phase(column="assign_s", label="assign bits", color="#4b2e83", pattern="|"),
+    Phase(column="other_s", label="other", color="#5f5f5f", pattern="+"),
 )
 
 UNRECORDED = "between"
@@ -209,8 +215,28 @@ def template(*, dark: bool = False) -> dict[str, Any]:
     }
 
 
+def dark_rules(*, also: Iterable[str] = ()) -> list[tuple[str, str, str]]:
+    """Return CSS properties, their colours on a light page, and those on a dark one, of text, grid, axes and ground.
+
+    Args:
+        also: properties in addition to ``fill`` and ``stroke``.
+
+    Example:
+        >>> dark_rules()[0]
+        ('fill', 'rgb(31, 35, 40)', 'rgb(230, 232, 234)')
+    """
+
+    def colors(dark: bool) -> list[str]:
+        layout = template(dark=dark)["layout"]
+        names = [layout["font"]["color"], layout["xaxis"]["gridcolor"], layout["xaxis"]["linecolor"], GROUNDS[dark]]
+        return [f"rgb({', '.join(str(int(name[start : start + 2], 16)) for start in (1, 3, 5))})" for name in names]
+
+    pairs = list(zip(colors(False), colors(True), strict=True))
+    return [(name, before, after) for before, after in pairs for name in ("fill", "stroke", *also)]
+
+
 def set_template(figure: Figure, *, dark: bool = False) -> None:
-    """Set the template of a figure; twenty times as fast as ``update_layout(template=...)``, which merges it anew."""
+    """Set the template of a figure; twenty times as fast as ``update_layout(template=...)``, which merges each time."""
     figure.layout.template = _merged_template(dark)
 
 
@@ -248,7 +274,7 @@ def finish(
     print it and for screen readers. Logarithmic axes get tick labels too (``log_ticks.py``), so add all traces before.
     """
     # A single picture needs a background; a page with its own background makes it transparent again.
-    background = "#14171a" if dark else "#ffffff"
+    background = GROUNDS[dark]
     set_template(figure, dark=dark)
     figure.update_layout(
         title={"text": title, "yref": "container", "y": 0.98, "yanchor": "top", "automargin": True},

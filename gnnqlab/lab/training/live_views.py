@@ -38,7 +38,6 @@ _AGE_AXES = {"staleness": "staleness (epochs)", "epsilon": "ε (no unit)"}
 _MESSAGE_TITLES = (
     "Bits per element", "Elements by bit-width", "Bytes from worker to worker", "Bytes sent per epoch, all workers",
 )  # fmt: skip
-_PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|", "+")
 # Cividis, from few to many bits
 _WIDTH_COLORS = ("#00224e", "#35456c", "#4e576c", "#666970", "#948e77", "#c8b866", "#fee838")
 _ROW, _GAP, _TOP, _FOOT = 186, 124, 34, 72
@@ -271,7 +270,7 @@ def _styles(model: LiveModel) -> list[dict[str, Any]]:
         return place(row, column, type="bar", marker=hatch_marker(color, pattern), **trace)
 
     styles = zip(_SCORES, (blue, orange, green), ("dot", "solid", "dash"), ("square", "circle", "diamond"))
-    phases = list(zip(PHASES, _PATTERNS, strict=True))
+    phases = [(phase, phase.pattern) for phase in PHASES]
     last_row = _last_row(model)
     of_messages = [
         *(

@@ -173,7 +173,7 @@ def breakdown(
         stacked=True,
         horizontal=True,
         zero="x",
-        styles={column: phase.color for column, phase in phases.items()},
+        styles={column: f"{phase.color} {phase.pattern}".rstrip() for column, phase in phases.items()},
         x_axis="mean epoch (ms)",
         y_axis="system, worker" if per_worker else "system",
         title="Time per epoch by phase",

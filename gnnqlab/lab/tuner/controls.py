@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -101,6 +102,8 @@ class Number(_Control):
         self.slider.observe(self._on_slide, names="value")
         self.box.observe(lambda change: self._request(change["new"]), names="value")
         self.widget = self._place(self.slider, self.box)
+        if any(knob.ends):
+            self.widget.children = (*self.widget.children, widgets.HTML(_ends_html(*knob.ends)))
 
     def _set(self, value: float) -> None:
         if self._slider_value() != value:  # equal after rounding: the handle does not move
@@ -215,6 +218,13 @@ class NumbersBox(TextBox):
     @staticmethod
     def _text(value: Sequence[float]) -> str:
         return ", ".join(f"{number:g}" for number in value)
+
+
+def _ends_html(low: str, high: str) -> str:
+    style = (
+        f"display:flex;justify-content:space-between;margin-left:{_LABEL};width:200px;font-size:11px;line-height:1.2"
+    )
+    return f'<div style="{style}"><span>{html.escape(low)}</span><span>{html.escape(high)}</span></div>'
 
 
 def control_of(name: str, knob: Knob, value: Any, on_change: OnChange) -> Any:

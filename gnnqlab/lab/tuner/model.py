@@ -29,6 +29,8 @@ from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.prediction_error import median_error
 from gnnqlab.tune.probe import LAMS, Probe, probe
 from gnnqlab.tune.recommendation import Recommendation, recommend
+from gnnqlab.tune.recommendation.accuracy_risk import AccuracyRisk, risk_of_noise
+from gnnqlab.tune.recommendation.ranking import studied_noise
 from gnnqlab.tune.timing import PROBED, with_probed_parts
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ class TunerModel:
         self._make_probe = make_probe
         self._fronts: set[tuple[Any, ...]] = set()
         self._drifts: dict[tuple[Any, ...], Drift] = {}
+        self._studied: dict[tuple[Any, ...], dict[str, float | None]] = {}  # place -> noise of studied systems
         self._probes: dict[tuple[Any, ...], Probe] = {}
         self._probe_lock = threading.RLock()
         self.initial = TunerSettings().changed(knobs)
@@ -255,6 +258,21 @@ class TunerModel:
             )
             self._drifts[self._front_key] = drift
         return self._drifts[self._front_key].mean_loss(settings.period)
+
+    @property
+    def has_risk(self) -> bool:
+        """True if the noise of the studied systems is cached, so that `risk` takes no time."""
+        return self._place("vanilla") in self._studied
+
+    @property
+    def risk(self) -> AccuracyRisk:
+        """Risk that this position misses Vanilla's accuracy, by the noise of its gradients; see `gnnqlab.recommend`."""
+        place = self._place("vanilla")
+        if place not in self._studied:
+            self._studied[place] = studied_noise(self.find_probe(system="vanilla"))
+        forecast = self.forecast
+        is_exact = not forecast.no_variance and forecast.total_variance == 0
+        return risk_of_noise(0.0 if is_exact else forecast.noise_share, self._studied[place])
 
     @property
     def sentence(self) -> str:

@@ -65,11 +65,13 @@ class TunerPanel:
         buttons = widgets.HBox([self.train, *self.place_choice, self.stop, self.reset, self.show_code])
         # Knobs are next to the figure on a wide page, so that both are in view; above it on a narrow one.
         knobs = widgets.HBox([self.own, widgets.VBox(place_widgets)], layout={"flex_flow": "row wrap"})
-        left_box = widgets.VBox([buttons, self.status, knobs], layout={"flex": "1 1 400px", "min_width": "0px"})
+        left_box = widgets.VBox(
+            [buttons, self.code, self.status, knobs], layout={"flex": "1 1 400px", "min_width": "0px"}
+        )
         right_box = widgets.VBox([self.words, self.figure.widget], layout={"flex": "100 1 620px", "min_width": "0px"})
         right_box.add_class("gnnqlab-room")
         columns = widgets.HBox([left_box, right_box], layout={"flex_flow": "row wrap"})
-        self.box = widgets.VBox([self.title, columns, self.code, self.access])
+        self.box = widgets.VBox([self.title, columns, self.access])
         self._update_words()
         self.updater.request()  # in a thread, because the traced epochs would delay the controls
 
@@ -235,6 +237,9 @@ class TunerPanel:
         if not self.updater.is_requested and not self.model.has_aging:
             self.model.stale_loss  # noqa: B018  (computed once, shown from then on)
             self._update_words()
+        if not self.updater.is_requested and not self.model.has_risk:
+            self.model.risk  # noqa: B018  (computed once, shown from then on)
+            self._update_words()
         return self._serve_run()
 
     def _only_words(self) -> bool:
@@ -265,7 +270,9 @@ class TunerPanel:
         trouble = f"<br>{alert(self._trouble)}" if self._trouble else ""
         self.status.value = _line(self._starting or self.session.sentence, trouble)
         if self.code.layout.display is None:
-            self.code.value = f"<pre tabindex='0' aria-label='Python'>{html.escape(self.model.to_code())}</pre>"
+            style = "overflow:auto;user-select:all"  # a click selects all of it
+            code = html.escape(self.model.to_code())
+            self.code.value = f"<pre tabindex='0' aria-label='Python' style='{style}'>{code}</pre>"
 
     def _serve_run(self) -> float | None:
         """Once knobs rest, send their changes to the run or time launched runs; return the next delay in seconds."""

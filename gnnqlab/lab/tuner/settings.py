@@ -24,7 +24,9 @@ __all__ = ["OFFERED", "PLACE", "Knob", "knobs_of", "GRAPH", "LINKS", "LOOPBACK",
 
 OFFERED = tuple(width for width in USUAL if width <= 8)
 """Bit-widths with a box in the tuner; the defaults of a system have one too."""
-_LABELS = {"lam": "λ", "delta": "δ"}
+_LABELS = {"lam": "λ", "delta": "δ", "when": "Assignment", "as_released": "As in released code"}
+_END_WORDS = {"lam": ("0: fastest", "1: least noise")}
+"""Words at the ends of a slider."""
 _ENDS = {"group_size": 1000, "period": 200}
 """Upper ends of sliders whose setting has no bound."""
 _TIMES = 10
@@ -47,6 +49,8 @@ class Knob:
     whole: bool = True
     """True for whole numbers."""
     choices: tuple[Any, ...] = ()
+    ends: tuple[str, str] = ("", "")
+    """Words at the ends of the slider."""
     setting: str = ""
     """Name of the recipe's setting; empty for workers, model and link."""
     default: Any = None
@@ -133,7 +137,8 @@ def _knob(setting: Setting) -> Knob | None:
         lower_end = min(0, setting.default) if setting.low is None else setting.low
         upper_end = setting.high if setting.high is not None else _ENDS.get(name, max(1, _TIMES * setting.default))
         text = f"{words}; {lower_end:g} to {upper_end:g}"
-        return Knob(help=text, least=lower_end, most=upper_end, whole=setting.kind is int, **common_fields)
+        ends = _END_WORDS.get(name, ("", ""))
+        return Knob(help=text, least=lower_end, most=upper_end, whole=setting.kind is int, ends=ends, **common_fields)
     return Knob(kind="text", help=words, **common_fields) if setting.kind is str else None
 
 

@@ -52,6 +52,7 @@ def tiles(model: TunerModel) -> list[Tile]:
             note=f"mean bit-width {forecast.mean_bits:.2f}",
         ),
         _variance(forecast),
+        *_accuracy(model),
     ]
     if bounds := model.bound_per_layer:
         by_layer = ", ".join(f"layer {layer + 1}: {format_power(bound)}" for layer, bound in bounds.items())
@@ -59,9 +60,23 @@ def tiles(model: TunerModel) -> list[Tile]:
     if model.settings.assigns and model.has_aging:
         period = model.settings.period
         headline_tiles.append(
-            Tile(name="Stale bit-widths", value=f"{model.stale_loss:.0%}", note=f"worse, mean of {period} epochs")
+            Tile(
+                name="Stale assignment",
+                value=f"variance +{model.stale_loss:.0%}".replace("%", "\u00a0%"),
+                note=f"mean of the {period} epochs until the next assignment",
+            )
         )
     return headline_tiles
+
+
+def _accuracy(model: TunerModel) -> list[Tile]:
+    """Return the share of trainings that are expected to reach Vanilla's accuracy; empty until it is computed."""
+    if not model.has_risk:
+        return []
+    risk = model.risk
+    more = f", in {risk.epochs:.2f} times its epochs" if risk.epochs > 1.005 else ""
+    share = f"{risk.reached:.0%}".replace("%", "\u00a0%")
+    return [Tile(name="Reaches Vanilla's accuracy", value=share, note=f"of trainings{more}; {risk.source}")]
 
 
 def _variance(forecast: Forecast) -> Tile:
@@ -69,7 +84,7 @@ def _variance(forecast: Forecast) -> Tile:
     if forecast.no_variance:
         return Tile(name=name, value="not forecast", note=forecast.no_variance)
     total = forecast.total_variance
-    return Tile(name=name, value=format_power(total), note="no unit; Vanilla adds none" if total else "none added")
+    return Tile(name=name, value=format_power(total), note="of quantization; 0 for Vanilla" if total else "none added")
 
 
 def tiles_html(model: TunerModel) -> str:

@@ -44,6 +44,7 @@ def write_tuner_page(model: TunerModel, path: str | Path, *, links: Sequence[str
 
     def steps(lam: int, size: int, link: int) -> list[PageStep]:
         model.choose(lam=LAMS[lam], group_size=_GROUP_SIZES[size], link=links[link])
+        model.risk  # noqa: B018  (cached, so that the tiles have it)
         numbers, frame = TunerNumbers.from_model(model), model.to_frame()
 
         def drawn(panel: tuple[int, int], dark: bool) -> FigureData:

@@ -35,7 +35,6 @@ _TITLES = (
 )
 _NOTE_BEFORE_RUN = "<br>predicted: {:.0f} ms<br>Train shows measured<br>epochs as dots here"
 _CURRENT_HOVER = "%{x:.2f} ms, V %{y:.3g}<extra>current settings</extra>"
-_PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|")
 _HATCH = {"size": 5, "solidity": 0.25, "fillmode": "overlay"}
 _MAP = (0.372, 0.596)
 """Left and right end of the heat map as shares of the figure; then follow its colour bar and a gap."""
@@ -304,10 +303,10 @@ def _styles(dark: bool) -> list[dict[str, Any]]:
     bars = [
         place(
             2, 1, type="bar", orientation="h", name=phase.label, legendgroup="phases",
-            marker={"color": phase.color, "pattern": {**_HATCH, "shape": pattern}},
+            marker={"color": phase.color, "pattern": {**_HATCH, "shape": phase.pattern}},
             hovertemplate=f"{phase.label} %{{x:.3g}} ms<extra>%{{y}}</extra>",
         )
-        for phase, pattern in zip(_STATED, _PATTERNS, strict=True)
+        for phase in _STATED
     ]  # fmt: skip
     return [
         place(

@@ -20,7 +20,7 @@ from typing import Any
 from gnnqlab.results import load
 from gnnqlab.tune.recommendation.candidates import Candidate, approximations
 
-__all__ = ["REFERENCES", "AccuracyRisk", "find_risks", "read_studies"]
+__all__ = ["REFERENCES", "AccuracyRisk", "find_risks", "read_studies", "risk_of_noise"]
 
 REFERENCES = ("adaqp", "random-bits", "sylvie")
 """Systems with quantized messages whose trainings were counted."""
@@ -118,6 +118,20 @@ def find_risks(candidates: Iterable[Candidate], noise: Mapping[str, float | None
         else:
             risks[candidate.label] = study if study.counted else _not_below(study, own_noise, references)
     return risks
+
+
+def risk_of_noise(noise: float | None, studied: Mapping[str, float | None]) -> AccuracyRisk:
+    """Return the risk of messages with some gradient noise, by comparison with the studied systems.
+
+    Args:
+        noise: gradient noise of the settings, ``None`` if it is not bounded; 0 for float32 messages.
+        studied: name of each of ``REFERENCES`` -> its gradient noise on the same graph.
+    """
+    if noise == 0:
+        return NONE
+    studies = read_studies()
+    counted = [(studied[name], name, studies[name]) for name in REFERENCES if studied.get(name) and name in studies]
+    return _by_noise(noise, sorted(counted, key=lambda entry: entry[0] or 0.0), studies.values())
 
 
 def _by_noise(noise: float | None, references: Sequence[Reference], studies: Iterable[AccuracyRisk]) -> AccuracyRisk:

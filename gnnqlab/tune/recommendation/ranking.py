@@ -25,7 +25,17 @@ from gnnqlab.tune.recommendation.candidates import Candidate, approximations
 from gnnqlab.tune.recommendation.places import ProbedPlaces
 from gnnqlab.tune.timing import with_probed_parts
 
-__all__ = ["OBJECTIVES", "Option", "RateChange", "choose", "first_of_each_system", "make_options", "rank", "scan_links"]
+__all__ = [
+    "OBJECTIVES",
+    "Option",
+    "RateChange",
+    "choose",
+    "first_of_each_system",
+    "make_options",
+    "rank",
+    "scan_links",
+    "studied_noise",
+]
 
 OBJECTIVES = ("time to accuracy", "bytes", "memory")
 TIE = 0.02
@@ -95,6 +105,11 @@ def make_options(places: ProbedPlaces, candidates: Iterable[Candidate]) -> tuple
         Option(candidate=by_label[label], forecast=forecast, risk=risks[label]) for label, forecast in forecasts.items()
     ]
     return options, refused
+
+
+def studied_noise(probe: Probe) -> dict[str, float | None]:
+    """Return the gradient noise of each of ``REFERENCES`` on the probe's place; ``None`` if it is not bounded."""
+    return {name: _noise(probe, make_system(name)) for name in REFERENCES}
 
 
 def _noise(probe: Probe, system: System) -> float | None:

@@ -69,6 +69,14 @@ def test_a_table_is_escaped_and_has_headings() -> None:
     assert "<td>1.235</td>" in html and "<td>–</td>" in html and '<th scope="row">y&amp;z</th>' in html
 
 
+def test_a_column_of_words_is_flush_left_with_its_heading_and_numbers_are_not() -> None:
+    frame = pd.DataFrame({"words": ["in 2 bits", "–"], "size": ["12.3 MB", "4 kB"]})
+    html = bundle.table_html(frame, caption="")
+    left = ' style="text-align:left"'
+    assert f'<th scope="col"{left}>words</th><th scope="col">size</th>' in html
+    assert f"<td{left}>in 2 bits</td><td>12.3 MB</td>" in html and f"<td{left}>–</td><td>4 kB</td>" in html
+
+
 def test_headings_of_rows_have_four_digits_too() -> None:
     html = bundle.table_html(pd.DataFrame({"x": [1]}, index=[0.1 + 0.2]), caption="")
     assert '<th scope="row">0.3</th>' in html

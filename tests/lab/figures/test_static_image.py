@@ -131,7 +131,7 @@ def test_large_svg_is_replaced_by_a_png_at_double_resolution(drawn: dict[str, An
 def test_a_drawing_smaller_than_its_photograph_stays(drawn: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn["svg"] = "<svg>" + "<path/>" * 9000 + "</svg>"
     monkeypatch.setattr(static_image, "encode_indexed", lambda png: bytes(90_000))
-    assert static_image.svg_of(Figure()) == drawn["svg"]
+    assert static_image.svg_of(Figure()) == static_image.with_dark_colors(drawn["svg"])
 
 
 def test_no_browser_is_started_where_pictures_are_off(monkeypatch: pytest.MonkeyPatch) -> None:

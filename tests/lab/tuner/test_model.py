@@ -249,3 +249,20 @@ def test_errors_of_finished_runs_set_the_spread_of_the_speedup(
     monkeypatch.setattr(Probe, "compare_with_runs", lambda self, root=None: pd.DataFrame({"error": []}))
     model.update_error()
     assert model.speedup[1] is None
+
+
+def test_the_risk_of_the_accuracy_grows_with_the_noise(model: TunerModel) -> None:
+    model.choose(system="vanilla")
+    assert model.risk.reached == 1 and model.has_risk, "float32 messages train as one process does"
+    noise = {
+        lam: (model.choose(system="adaqp", lam=lam), model.forecast.noise_share, model.risk.factor)[1:]
+        for lam in (0.0, 1.0)
+    }
+    (fast_noise, fast), (quiet_noise, quiet) = noise[0.0], noise[1.0]
+    assert fast_noise is not None and quiet_noise is not None and fast_noise > quiet_noise and fast >= quiet >= 1
+
+
+def test_names_of_knobs_and_the_ends_of_lambda_are_words(model: TunerModel) -> None:
+    knobs = knobs_of("adaqp")
+    assert knobs["lam"].ends == ("0: fastest", "1: least noise") and knobs["group_size"].ends == ("", "")
+    assert knobs["when"].label == "Assignment" and set(knobs["when"].choices) == {"background", "blocking"}

@@ -23,6 +23,7 @@ def test_a_page_holds_the_forecasts_of_the_model(tmp_path: Path) -> None:
     phases, rows, front = (held["figures"][figure["light"]]["data"] for figure in step["figures"])
     assert sum(trace["x"][1] for trace in phases) == pytest.approx(1e3 * tuner.forecast.epoch_s, rel=1e-3)
     assert sum(rows[0]["y"]) == pytest.approx(100, abs=0.5) and len(front[0]["x"]) == 11
+    assert "Reaches Vanilla&#x27;s accuracy" in step["words"] and "of trainings" in step["words"]
     assert "gq.launch(" in step["words"] and "lam=0.3" in step["words"]
 
 

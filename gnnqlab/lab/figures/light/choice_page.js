@@ -4,7 +4,7 @@ readValues().then(({ choices, states, figures, looks }) => {
   const [slider, words, title, table, places] = ["step", "words", "title", "table", "figures"].map((id) => document.getElementById(id));
   const moves = document.getElementById("moves");
   const controls = choices.map((_, number) => [...document.getElementsByName(`choice${number}`)]);
-  const chosen = () => controls.map((inputs) => Number(inputs.length > 1 ? inputs.findIndex((input) => input.checked) : inputs[0].value));
+  const chosen = () => controls.map((inputs) => Number(inputs[0].type === "radio" ? inputs.findIndex((input) => input.checked) : inputs[0].value));
   const steps = () => states[chosen().join(",")];
 
   function draw() {

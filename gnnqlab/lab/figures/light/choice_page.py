@@ -40,7 +40,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class PageStep:
-    """What the page shows for one value of every choice, in one step."""
+    """Content of the page for one value of every choice, in one step."""
 
     title: str
     words: str

@@ -156,11 +156,9 @@ function drawChart(host, figure, look) {
   names.forEach((list, isY) => list.forEach((name) => (axes[name] = makeAxis(name, layout, data, look, !isY))));
 
   // The legend wraps to the width, above the plot or below it, and takes the space that it needs.
-  const groups = new Set();
   const named = data.filter((trace) => {
     if (layout.showlegend === false || trace.showlegend === false || !trace.name || trace.visible === false) return false;
-    if (!["scatter", "bar"].includes(trace.type) || (trace.legendgroup && groups.has(trace.legendgroup))) return false;
-    groups.add(trace.legendgroup);
+    if (!["scatter", "bar"].includes(trace.type)) return false;
     return trace.type === "scatter" || (trace.x ?? []).length > 0;
   });
   const legend = named.length > 1 || named.some((trace) => trace.showlegend) ? named : [];
@@ -407,8 +405,13 @@ function drawChart(host, figure, look) {
     if (shape.type === "line") element("line", { x1: x0, x2: x1, y1: y0, y2: y1, ...stroke }, svg);
     else element("rect", { x: Math.min(x0, x1), y: Math.min(y0, y1), width: Math.abs(x1 - x0), height: Math.abs(y1 - y0), fill: shape.fillcolor ?? "none", ...stroke }, svg);
   }
+  const titlesOfPanels = (layout.annotations ?? []).filter((note) => note.xref === "paper" && note.xanchor !== "left");
+  const centres = [...new Set(titlesOfPanels.map((note) => note.x))].sort((a, b) => a - b);
+  const nearest = Math.min(1, ...centres.slice(1).map((x, number) => x - centres[number])) * plot.width;
   for (const note of layout.annotations ?? []) {
-    const size = Math.min(note.font?.size ?? 12, 14);
+    let size = Math.min(note.font?.size ?? 12, 14);
+    if (titlesOfPanels.includes(note)) // no longer than the way to the next title
+      size = Math.max(7, Math.min(size, (size * (nearest - 12)) / widthOf(note.text, size, family)));
     const length = widthOf(note.text, size, family);
     const tall = size * 1.25 * lines(note.text).length;
     const [tipX, tipY] = [spotOn(note.xref ?? "x", note.x, true), spotOn(note.yref ?? "y", note.y, false)];
@@ -419,6 +422,7 @@ function drawChart(host, figure, look) {
     }
     const anchor = note.showarrow ? "center" : note.xanchor ?? "auto";
     const left = anchor === "left" ? x : anchor === "right" ? x - length : x - length / 2;
+    if (note.xanchor === "left" && left + length > width + 24) continue; // a phone: the numbers are in the table below
     const kept = Math.min(Math.max(left, 1), width - length - 1); // inside the figure
     const middle = { top: y + tall / 2, bottom: y - tall / 2 }[note.yanchor] ?? y;
     if (note.bgcolor || note.bordercolor) {
