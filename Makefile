@@ -3,7 +3,8 @@
 #   make check      lint, import rules and the core tests, in a minute
 #   make test       every test, the notebooks included
 #   make mutants    plants every small wrong edit of tests/mutants and says which no test notices; some minutes
-#   make lab        JupyterLab in notebooks/
+#   make lab        JupyterLab with the index of the notebooks
+#   make slides     the notebooks as slides, in build/slides; ARGS="04 08" for some of them
 #   make notebooks  runs every notebook and keeps its outputs, to be committed
 #   make docs       the documentation as a site that needs no network, in build/docs/html
 #   make gpu        where there is a GPU: builds, tests, measures and trains with the Python and PyTorch at hand; call it
@@ -35,10 +36,10 @@ fi; \
 "$$found" tests/set_up.py --cuda $(CUDA)
 endef
 
-.PHONY: help setup demo check test mutants lab notebooks docs gpu wheel try-wheel clean
+.PHONY: help setup demo check test mutants lab slides notebooks docs gpu wheel try-wheel clean
 
 help:
-	@sed -n '1,14s/^# \{0,1\}//p' Makefile
+	@sed -n '1,15s/^# \{0,1\}//p' Makefile
 
 setup:
 	@$(SET_UP) test
@@ -62,7 +63,10 @@ mutants: setup
 lab:
 	@$(SET_UP) lab
 	@cd notebooks && GNNQLAB_RUNS="$${GNNQLAB_RUNS:-$(CURDIR)/runs}" \
-	  ../$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB)
+	  ../$(BIN)/jupyter lab 00_index.ipynb $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB)
+
+slides: setup
+	@$(BIN)/python -m docs.site.slides $(ARGS)
 
 notebooks: setup
 	@$(BIN)/python tests/notebooks/execute.py

@@ -36,6 +36,7 @@ BENCHES = {
     "messages": "benchmarks.studies.messages",
     "minibatch": "benchmarks.studies.parallel_batches",
     "nodewise": "benchmarks.kernels.nodewise",
+    "partitioners": "benchmarks.studies.partitioners",
     "precision": "benchmarks.studies.precision",
     "predict": "benchmarks.studies.predict",
     "recommend": "benchmarks.studies.recommend",

@@ -23,6 +23,8 @@ __version__ = "0.9.0"
 
 # Methods of low layers that are implemented in higher ones; nothing is imported here.
 attach({
+    "course.grade": "gnnqlab.course.teacher.reports:grade_class",
+    "course.pack": "gnnqlab.course.teacher.pack:write_pack",
     "graph.to_dgl": "gnnqlab.graph.convert.frameworks:to_dgl",
     "parts.draw": "gnnqlab.lab.figures.graph_map:draw",
     "run.critical_path": "gnnqlab.lab.training.critical_path:critical_path",

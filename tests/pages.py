@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 
@@ -20,3 +24,9 @@ def section(page: Path, title: str) -> str:
     found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.S | re.M)
     assert found is not None, f"{page.name} has no section {title!r}"
     return found[1]
+
+
+def light_values(page: str) -> Any:
+    """Return the values that a page without Plotly holds compressed."""
+    packed = page.partition('id="values">')[2].partition("</script>")[0]
+    return json.loads(gzip.decompress(base64.b64decode(packed)))

@@ -19,6 +19,7 @@ MODULES = sorted(
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path))  # answers of the course's examples are kept there
     module = importlib.import_module(name)
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     runner, printed = doctest.DocTestRunner(optionflags=flags), []

@@ -1,4 +1,4 @@
-"""Weighted aggregation, compared with DGL's ``copy_u``/sum and PyTorch's CSR product.
+"""Weighted aggregation, compared with DGL's ``copy_u``/sum, PyTorch's two CSR products, PyG's and MKL's.
 
 DGL aggregates without weights here, which is its fastest way; with edge weights (``u_mul_e``) it is far slower. Its
 backward pass is the same aggregation over the reversed graph, and is measured as such. The first build of every graph
@@ -8,9 +8,11 @@ format is not timed, nor is our transpose.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.kernels.pinned import Pair, by_threads, compare
+from benchmarks.kernels.sparse_rivals import CSR, MKL, PYG, SUM, sparse_rivals
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,8 +25,13 @@ COLUMNS = 256
 # nodes and edges
 LARGE, SMALL = (200_000, 9_300_000), (20_000, 6_600_000)
 DGL_GOAL, CSR_GOAL = 2.0, 6.0  # least speed-ups over DGL and over PyTorch
-CSR = "torch.sparse CSR"
+STRONG_GOAL = 1.8
+"""Least speed-up over the faster products of PyTorch and PyG."""
+WIDTHS = (64, 128, 512)
+"""Further numbers of columns, forward on the large graph."""
 NARROW_GOALS = {LARGE: {"bfloat16": 1.25, "int8": 1.6}, SMALL: {"bfloat16": 2.0, "int8": 3.0}}
+_SPARSE_GOALS = ((CSR, CSR, CSR_GOAL), (SUM, SUM, STRONG_GOAL), (PYG, PYG, STRONG_GOAL), (MKL, MKL, None))
+"""Contestant, name in the table, and goal of each sparse product of another library."""
 FEATURES = (34_493, 8_415, 1_100_000)
 """Rows, columns and stored values of a bag-of-words matrix, similar to ``coauthor_physics``."""
 
@@ -94,24 +101,49 @@ def _graph_rows(size: tuple[int, int], repeats: int) -> list[dict[str, Any]]:
         "backward": lambda: product(adj, x, transposed=True, out=out),
         "bfloat16": lambda: product(adj, narrow_rows, out=out),
         "int8": lambda: product(adj, codes, out=out),
-        "CSR forward": _csr_product(adj, x),
-        "CSR backward": _csr_product(transpose, x),
+        **{f"{rival} forward": call for rival, call in sparse_rivals(adj, x).items()},
+        **{f"{rival} backward": call for rival, call in sparse_rivals(transpose, x).items()},
     }
     try:
         contestants["DGL forward"] = _dgl_sum(adj, x)
         contestants["DGL backward"] = _dgl_sum(transpose, x)
     except ImportError as error:
         print(f"bench spmm: DGL does not import ({error}), so its rows are omitted", flush=True)
+    if missing := [rival for rival, _, _ in _SPARSE_GOALS if f"{rival} forward" not in contestants]:
+        print(f"bench spmm: {', '.join(missing)} cannot be imported, so their rows are omitted", flush=True)
     case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, D = {COLUMNS}, {torch.get_num_threads()} thread(s)"
     pairs = [
         Pair(f"float32 weighted, {way}", way, f"{rival} {way}", name, goal if size == LARGE else None)
         for way in ("forward", "backward")
-        for rival, name, goal in (("DGL", "DGL copy_u/sum, no weights", DGL_GOAL), ("CSR", CSR, CSR_GOAL))
+        for rival, name, goal in (("DGL", "DGL copy_u/sum, no weights", DGL_GOAL), *_SPARSE_GOALS)
         if f"{rival} {way}" in contestants
     ]
     goals = NARROW_GOALS[size].items()
     pairs += [Pair(f"{kind} rows, forward", kind, "forward", "own float32", goal) for kind, goal in goals]
-    return compare(case, contestants, pairs, repeats)
+    rows = compare(case, contestants, pairs, repeats)
+    return [*rows, *_width_rows(adj, repeats)] if size == LARGE else rows
+
+
+def _width_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
+    """Compare rows of other widths with the sparse products of other libraries."""
+    import torch
+
+    from gnnqlab.kernels.sparse.aggregate import spmm as product
+
+    rows = []
+    for columns in WIDTHS:
+        x = torch.randn(adj.num_rows, columns, generator=torch.Generator().manual_seed(0))
+        out, rivals = torch.empty_like(x), sparse_rivals(adj, x)
+        case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, D = {columns}, "
+        case += f"{torch.get_num_threads()} thread(s)"
+        pairs = [
+            Pair("float32 weighted, forward", "own", rival, name, goal)
+            for rival, name, goal in _SPARSE_GOALS
+            if rival in rivals and rival != CSR
+        ]
+        contestants: dict[str, Callable[[], object]] = {"own": partial(product, adj, x, out=out), **rivals}
+        rows += compare(case, contestants, pairs, repeats)
+    return rows
 
 
 def _feature_rows(repeats: int) -> list[dict[str, Any]]:
@@ -133,22 +165,18 @@ def _feature_rows(repeats: int) -> list[dict[str, Any]]:
     contestants: dict[str, Callable[[], object]] = {
         "X @ W": lambda: product(features, weight),
         "X.T @ dY": lambda: product(features, grad, transposed=True),
-        "CSR X @ W": _csr_product(features, weight),
-        "CSR X.T @ dY": _csr_product(transpose, grad),
+        **{f"{rival} X @ W": call for rival, call in sparse_rivals(features, weight).items()},
+        **{f"{rival} X.T @ dY": call for rival, call in sparse_rivals(transpose, grad).items()},
     }
     case = f"sparse features {num_rows} x {num_columns}, {keys.numel()} values, D = {COLUMNS}, "
     case += f"{torch.get_num_threads()} thread(s)"
-    pairs = [Pair(name, name, f"CSR {name}", CSR) for name in ("X @ W", "X.T @ dY")]
+    pairs = [
+        Pair(name, name, f"{rival} {name}", rival)
+        for name in ("X @ W", "X.T @ dY")
+        for rival, _, _ in _SPARSE_GOALS
+        if f"{rival} {name}" in contestants
+    ]
     return compare(case, contestants, pairs, repeats)
-
-
-def _csr_product(adj: Adjacency, x: Tensor) -> Callable[[], object]:
-    import torch
-
-    assert adj.weights is not None
-    # built before the measurement
-    matrix = torch.sparse_csr_tensor(adj.indptr, adj.indices.long(), adj.weights, (adj.num_rows, adj.num_columns))
-    return lambda: matrix @ x
 
 
 def _dgl_sum(adj: Adjacency, x: Tensor) -> Callable[[], object]:

@@ -68,6 +68,8 @@ def lines() -> dict[str, System]:
         # exchanges for this kind of cut
         kinds = [kind for kind in PARTS["exchange"].values() if kind.takes_cuts_of == partition.cuts]
         kinds = [kind for kind in kinds if not kind.sends_blocks]  # their caches hold whole blocks
+        if partition.unusable():
+            continue
         for codec, (part, bits) in codecs.items() if kinds else ():  # partitioners without an exchange are omitted
             for name, cache in policies.items():
                 systems[_name(cut, codec, name)] = System(

@@ -31,7 +31,7 @@ PLACES = 4
 SETTINGS = 3
 GRAPHS = ("digits", "sbm:10000,8,20")
 LINKS = ("100mbit", "200mbit", "500mbit")
-SHAPES = ((2, 2), (3, 3), (4, 4), (4, 2))
+SHAPES = ((2, 2), (3, 3), (4, 4), (4, 2), (8, 8))
 """Numbers of workers and hosts."""
 MEDIAN, WORST = 0.10, 0.25
 QUARTILE = 0.25

@@ -217,8 +217,10 @@ def tasks(
         parts: names of tasks.
 
     Raises:
-        ValueError: if a task is unknown.
+        ValueError: if a task is unknown, or there are fewer than two seeds.
     """
+    if seeds < 2:
+        raise ValueError(f"seeds must be at least 2, for an interval, got {seeds}")
     if unknown := sorted(set(parts) - set(TASKS)):
         raise ValueError(f"parts must be among {list(TASKS)}, got {unknown}")
     return [line for name in parts for line in _rows(name, TASKS[name], seeds, epochs, workers, graph)]

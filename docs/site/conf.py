@@ -58,6 +58,8 @@ def add_scripts(app, pagename, templatename, context, doctree):
     if pagename.startswith("notebooks/"):
         for script in ("plotly.js", "templates.js", "figures.js"):
             app.add_js_file(script, loading_method="defer")
+    if 'class="player"' in context.get("body", ""):
+        app.add_js_file("players.js", loading_method="defer")
     if pagename == "claims":
         app.add_js_file("claims.js", loading_method="defer")
 

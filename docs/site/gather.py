@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata, resources
 from pathlib import Path
 
-from docs.site import notebooks, reference
+from docs.site import notebooks, players, reference
 from docs.site.claims import claims_page
 
 __all__ = ["STATIC", "errata_page", "sources", "statics", "write"]
@@ -46,6 +46,7 @@ def sources(*, measure: bool) -> dict[str, str | bytes]:
         found[page] = f"{found[page]}\n{_TREE.format(inner)}"
     found["errata.md"] = errata_page(measure=measure)
     found["claims.md"] = claims_page()
+    found |= {page: players.embed(page, str(found[page])) for page in players.EMBEDDED}
     return found | reference.pages()
 
 
@@ -78,7 +79,8 @@ def statics() -> dict[str, str | bytes]:
         "mathjax.js": _mathjax().read_bytes(),
         "plotly.js": resources.files("plotly").joinpath("package_data/plotly.min.js").read_bytes(),
         "templates.js": f"window.gnnqlabTemplates = {json.dumps(templates)};\n",
-        **{name: (here / name).read_bytes() for name in ("claims.js", "figures.js", "site.css")},
+        **{name: (here / name).read_bytes() for name in ("claims.js", "figures.js", "players.js", "site.css")},
+        **{f"players/{name}.html": text for name, text in players.pages().items()},
     }
 
 

@@ -1,8 +1,9 @@
 """``python -m docs.site.moving_picture``: draw one training epoch as an animated SVG, ``docs/epoch.svg``.
 
-The data are those of the epoch player: ten nodes on two workers, trained in this process. The left half sends float32
-messages and waits for them; the right half sends 2-bit messages and aggregates central nodes in the meantime. The
-animation is CSS inside the file, so a page needs neither a script nor a network to play it.
+The data are those of the epoch player: ten nodes on two workers, trained in this process. The left half sends
+float32 messages and waits for them; the right half sends 2-bit messages and aggregates central nodes meanwhile. Both
+halves play in modelled time (``epoch_times.py``), so the right one ends sooner. The animation is CSS inside the file,
+so a page needs neither a script nor a network to play it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import html
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gnnqlab as gq
 from docs.site.gather import ROOT
 from gnnqlab.course.experiments.one_epoch import train_one_epoch
-from gnnqlab.course.players.epoch_views import changed_traces
+from gnnqlab.course.players.epoch_views import changed_traces, row_marks, row_ways
 from gnnqlab.course.players.epoch_walk import EpochStep, EpochWalk
+from gnnqlab.course.players.epoch_words import compare_length
 from gnnqlab.course.ten_nodes import Halves, ten_nodes
 from gnnqlab.lab.figures.graph_places import neighbours, places_of
 from gnnqlab.lab.figures.theme import ACTIVITY_STYLES, OKABE_ITO
@@ -27,8 +29,8 @@ from gnnqlab.systems.system import System
 __all__ = ["PICTURE", "draw", "main", "panels"]
 
 PICTURE = ROOT / "docs" / "epoch.svg"
-STEP_S = 0.7
-"""Seconds that each step is shown."""
+PLAY_S = 20
+"""Seconds that the picture plays."""
 LAYERS, HIDDEN = 3, 64
 """Hidden embeddings of this dimension make messages much longer than their quantization parameters."""
 _WIDTH, _HEIGHT, _PANEL = 850, 332, 425
@@ -37,10 +39,13 @@ _LEFT, _LANES = 84, 236
 _TEXT = 36
 """Pixels left of the words below the lanes."""
 _LANE = 322
-"""Pixels of the lanes from the first step to the last."""
-_SHOWN_AT = 4.5
-"""Step that readers who prefer reduced motion see: messages are on their way."""
-_EPSILON = 1e-6
+"""Pixels of the lanes."""
+_PAUSE = 1.08
+"""Length of the film, in lengths of the longer epoch."""
+_SHOWN_AT = 0.06
+"""Part of the film that readers who prefer reduced motion see: messages are on their way."""
+_SHORT = 0.015
+"""Part of the film; shorter steps share the caption of the next longer one."""
 _STYLE = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--ink); }
 .title { font-weight: 600; font-size: 15px; } .node { fill: #fff; text-anchor: middle; font-weight: 600; }
@@ -65,73 +70,81 @@ def panels() -> tuple[Panel, ...]:
     parts = gq.partition(ten_nodes(), Halves(), workers=2)
     overlapped = replace(gq.systems.fixed_bits(bits=2), schedule=gq.schedules.Overlapped())
 
-    def walk(way: str, system: System) -> EpochWalk:
-        return EpochWalk(parts, way, train_one_epoch(parts, system, layers=LAYERS, hidden=HIDDEN))
+    def walk(way: str, system: System, compared_with: EpochWalk | None = None) -> EpochWalk:
+        facts = train_one_epoch(parts, system, layers=LAYERS, hidden=HIDDEN)
+        return EpochWalk(parts, way, facts, vanilla=compared_with)
 
+    vanilla = walk("vanilla", gq.systems.vanilla())
     return (
-        Panel("Vanilla: float32 messages", walk("vanilla", gq.systems.vanilla())),
-        Panel("2-bit messages, overlapped", walk("overlapped", overlapped)),
+        Panel("Vanilla: float32 messages", vanilla),
+        Panel("2-bit messages, overlapped", walk("overlapped", overlapped, vanilla)),
     )
 
 
 def draw(shown: Sequence[Panel]) -> str:
-    """Return the picture of some epochs of equally many steps as SVG.
+    """Return the picture of two epochs as SVG.
 
     Raises:
-        ValueError: if there are other than two epochs, or they differ in their number of steps.
+        ValueError: if there are other than two epochs.
     """
-    lengths = [len(panel.walk.steps) for panel in shown]
-    if len(lengths) != 2 or len(set(lengths)) != 1:
-        raise ValueError(f"the picture compares two epochs of equally many steps, got steps {lengths}")
-    film = _Film(lengths[0])
+    if len(shown) != 2:
+        raise ValueError(f"the picture compares two epochs, got {len(shown)}")
+    film = _Film(_PAUSE * max(panel.walk.length for panel in shown))
     halves = [_half(film, panel, left=number * _PANEL) for number, panel in enumerate(shown)]
-    said = "; ".join(f"{panel.title}: {_bytes(panel.walk.num_bytes)} per epoch" for panel in shown)
+    said = "; ".join(
+        f"{panel.title}: {_bytes(panel.walk.num_bytes)} and {_length(panel.walk)} per epoch" for panel in shown
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">\n'
-        f"<title>One training epoch of ten nodes on two workers, step by step. {html.escape(said)}.</title>\n"
+        f"<title>One training epoch of ten nodes on two workers, in modelled time. {html.escape(said)}.</title>\n"
         f"<style>{_STYLE}{film.style()}</style>\n"
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="var(--ground)"/>\n' + "\n".join(halves) + "\n</svg>\n"
     )
 
 
 class _Film:
-    """The animations of a picture: one CSS rule for each stretch of steps, or each way of a message."""
+    """The animations of a picture, by modelled time: one CSS rule for each span, or each way of a message."""
 
-    def __init__(self, num_steps: int) -> None:
-        self.num_steps = num_steps
+    def __init__(self, length: float) -> None:
+        self.length = length
         self._rules: dict[str, str] = {}
 
     def shown(self, start: float, end: float) -> str:
-        """Return the attributes of an element that is visible from one moment to another, in steps."""
+        """Return the attributes of an element that is visible from one moment to another, in microseconds."""
         frames = {0.0: "opacity:0", start: "opacity:1"}
-        if end < self.num_steps:
+        if end < self.length:
             frames[end] = "opacity:0"
         return self._played(frames, timing="step-end")
 
     def moved(self, start: float, end: float, way: tuple[float, float, float, float]) -> str:
         """Return the attributes of an element that moves in a line, and is visible meanwhile."""
         x, y, to_x, to_y = (round(value, 1) for value in way)
+        brief = 0.1 * (end - start)
         here, there = f"transform:translate({x}px,{y}px)", f"transform:translate({to_x}px,{to_y}px)"
         frames = {
-            0.0: f"opacity:0;{here}", start: f"opacity:0;{here}", start + 0.05: f"opacity:1;{here}",
-            end - 0.05: f"opacity:1;{there}", end: f"opacity:0;{there}", self.num_steps: f"opacity:0;{there}",
+            0.0: f"opacity:0;{here}", start: f"opacity:0;{here}", start + brief: f"opacity:1;{here}",
+            end - brief: f"opacity:1;{there}", end: f"opacity:0;{there}", self.length: f"opacity:0;{there}",
         }  # fmt: skip
         return self._played(frames, timing="linear")
 
-    def swept(self, length: float) -> str:
-        """Return the attributes of an element that moves to the right from the first step to the last."""
-        frames = {0.0: "transform:translate(0,0)", self.num_steps: f"transform:translate({length}px,0)"}
-        return self._played(frames, timing="linear")
+    def swept(self, end: float) -> str:
+        """Return the attributes of an element that moves to the right until the end of an epoch."""
+        there = f"transform:translate({self.pixels(end):.1f}px,0)"
+        return self._played({0.0: "transform:translate(0,0)", end: there, self.length: there}, timing="linear")
+
+    def pixels(self, time_us: float) -> float:
+        """Return the distance of a time from the left end of the lanes."""
+        return _LANE * time_us / self.length
 
     def style(self) -> str:
         """Return the rules of all animations."""
-        play = f"animation-duration:{STEP_S * self.num_steps:g}s;animation-iteration-count:infinite"
-        delay = f"animation-delay:-{STEP_S * _SHOWN_AT:g}s"
+        play = f"animation-duration:{PLAY_S}s;animation-iteration-count:infinite"
+        delay = f"animation-delay:-{PLAY_S * _SHOWN_AT:g}s"
         common = f".film{{{play}}}\n@media (prefers-reduced-motion: reduce) {{ .film {{ {delay} }} }}\n"
         return common + "\n".join(f"@keyframes {name}{rule}" for rule, name in self._rules.items()) + "\n"
 
     def _played(self, frames: dict[float, str], *, timing: str) -> str:
-        rule = " ".join(f"{100 * at / self.num_steps:.5g}%{{{value}}}" for at, value in frames.items())
+        rule = " ".join(f"{100 * at / self.length:.5g}%{{{value}}}" for at, value in frames.items())
         name = self._rules.setdefault(f"{{{rule}}}", f"f{len(self._rules)}")
         return f'class="film" style="animation-name:{name};animation-timing-function:{timing}"'
 
@@ -141,7 +154,7 @@ def _half(film: _Film, panel: Panel, *, left: int) -> str:
     drawn = [
         f'<text class="title" x="{_LEFT}" y="26">{html.escape(panel.title)}</text>',
         *_graph(walk),
-        *(_ring(film, step, spot) for step in walk.steps for spot in _computing(walk, step)),
+        *(_ring(film, step, spot) for step in walk.steps if step.end > step.start for spot in _computing(walk, step)),
         *_messages(film, walk),
         *_lanes(film, walk),
         *_captions(film, walk),
@@ -174,64 +187,72 @@ def _computing(walk: EpochWalk, step: EpochStep) -> Iterator[tuple[float, float]
 
 def _ring(film: _Film, step: EpochStep, spot: tuple[float, float]) -> str:
     x, y = _at(*spot)
-    shown = film.shown(step.number, step.number + 1)
+    shown = film.shown(step.start, step.end)
     return f'<circle {shown} cx="{x:g}" cy="{y:g}" r="16.5" fill="none" stroke="var(--ink)" stroke-width="2.5"/>'
 
 
 def _messages(film: _Film, walk: EpochWalk) -> Iterator[str]:
-    for start, end in sorted({(flight.start, flight.end) for flight in walk.flights}):
-        # Both ends of every row's way, from the player's drawing of two moments; nothing else is under way then.
-        (first, last) = (_rows_at(walk, at) for at in (start + _EPSILON, end - _EPSILON))
-        for (x, y, label, fill), (to_x, to_y, *_) in zip(first, last, strict=True):
-            moved = film.moved(start, end, (*_at(x, y), *_at(to_x, to_y)))
+    marks = iter(row_marks(walk))
+    for flight, ways in zip(walk.flights, row_ways(walk), strict=True):
+        for (start, end), (label, is_backward) in zip(ways, marks, strict=False):
+            moved = film.moved(flight.start, flight.end, (*_at(*start), *_at(*end)))
+            fill = "#f0e442" if is_backward else OKABE_ITO["sky"]
             circle = f'<circle r="11" fill="{fill}" stroke="var(--ink)"/>'
-            yield f'<g {moved}>{circle}<text class="bits" y="4">{label}</text></g>'
-
-
-def _rows_at(walk: EpochWalk, at: float) -> list[tuple[float, float, str, str]]:
-    """Return place, bit-width and colour of every row that is under way at a moment.
-
-    The player draws a step at the moment ``number + 0.5``; the first step, which computes nothing, is moved there.
-    """
-    moment: dict[str, Any] = {"number": at - 0.5}
-    dots = changed_traces(walk, replace(walk.steps[0], **moment))[1]
-    labels = [label.removesuffix("b") for label in dots["text"]]
-    return list(zip(dots["x"], dots["y"], labels, dots["marker"]["color"], strict=True))
+            yield f'<g {moved}>{circle}<text class="bits" y="4">{label.removesuffix("b")}</text></g>'
 
 
 def _lanes(film: _Film, walk: EpochWalk) -> Iterator[str]:
-    step_px = _LANE / len(walk.steps)
     for row, name in enumerate(("workers", "messages")):
         yield f'<text class="lane" x="{_LEFT - 8}" y="{_LANES + 13 + 22 * row}">{name}</text>'
     for step in walk.steps:
         fill = ACTIVITY_STYLES.get(step.activity, "#c8ccd0 ").split()[0]
-        yield (
-            f'<rect x="{_LEFT + step_px * step.number:.1f}" y="{_LANES}" width="{step_px:.1f}" height="17"'
-            f' fill="{fill}" stroke="var(--ground)" stroke-width="0.6"/>'
-        )
+        x, width = _LEFT + film.pixels(step.start), film.pixels(step.end - step.start)
+        yield f'<rect x="{x:.1f}" y="{_LANES}" width="{width:.1f}" height="17" fill="{fill}"/>'
     for start, end in sorted({(flight.start, flight.end) for flight in walk.flights}):
         yield (
-            f'<rect x="{_LEFT + step_px * start:.1f}" y="{_LANES + 25}" width="{step_px * (end - start):.1f}"'
+            f'<rect x="{_LEFT + film.pixels(start):.1f}" y="{_LANES + 25}" width="{film.pixels(end - start):.1f}"'
             ' height="11" fill="var(--edge)" rx="3"/>'
         )
-    yield f'<rect {film.swept(_LANE)} x="{_LEFT - 1}" y="{_LANES - 4}" width="2.5" height="46" fill="var(--ink)"/>'
+    if walk.vanilla is not None:  # the end of Vanilla's epoch
+        x = _LEFT + film.pixels(walk.vanilla.length)
+        yield (
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_LANES - 4}" y2="{_LANES + 42}" stroke="var(--ink)"'
+            ' stroke-width="1.5" stroke-dasharray="4 3"/>'
+        )
+    swept = film.swept(walk.length)
+    yield f'<rect {swept} x="{_LEFT - 1}" y="{_LANES - 4}" width="2.5" height="46" fill="var(--ink)"/>'
 
 
 def _captions(film: _Film, walk: EpochWalk) -> Iterator[str]:
-    sent, since = 0, 0
+    begin, longest = 0.0, walk.steps[0]
     for step in walk.steps:
-        fill = ACTIVITY_STYLES.get(step.activity, "#c8ccd0 ").split()[0]
-        square = f'<rect x="{_TEXT - 18}" y="{_LANES + 53}" width="11" height="11" fill="{fill}"/>'
-        words = f'<text x="{_TEXT}" y="{_LANES + 63}">{html.escape(_caption(walk, step))}</text>'
-        yield f"<g {film.shown(step.number, step.number + 1)}>{square}{words}</g>"
+        longest = max(longest, step, key=lambda each: each.end - each.start)
+        if step.end - begin >= _SHORT * film.length or step is walk.steps[-1]:
+            yield _captioned(film, begin, step.end, _caption(walk, longest), longest.activity)
+            begin, longest = step.end, replace(step, start=step.end, modelled_us=(0.0,))
+    yield _captioned(film, walk.length, film.length, f"the epoch has ended after {_length(walk)}", "update")
+    sent, since = 0, 0.0
+    for step in walk.steps:
         if step.activity == "post" and step.place is not None:
-            yield _sent(film, sent, since, step.number)
-            sent, since = sent + sum(rows.num_bytes for rows in walk.messages_of(step.place)), step.number
-    yield _sent(film, sent, since, len(walk.steps))
+            yield _sent(film, sent, since, step.start)
+            sent, since = sent + sum(rows.num_bytes for rows in walk.messages_of(step.place)), step.start
+    yield _sent(film, sent, since, film.length)
 
 
-def _sent(film: _Film, sent: int, start: int, end: int) -> str:
+def _captioned(film: _Film, start: float, end: float, words: str, activity: str) -> str:
+    fill = ACTIVITY_STYLES.get(activity, "#c8ccd0 ").split()[0]
+    square = f'<rect x="{_TEXT - 18}" y="{_LANES + 53}" width="11" height="11" fill="{fill}"/>'
+    text = f'<text x="{_TEXT}" y="{_LANES + 63}">{html.escape(words)}</text>'
+    return f"<g {film.shown(start, end)}>{square}{text}</g>"
+
+
+def _sent(film: _Film, sent: int, start: float, end: float) -> str:
     return f'<text {film.shown(start, end)} x="{_TEXT}" y="{_LANES + 83}">sent so far: {_bytes(sent)}</text>'
+
+
+def _length(walk: EpochWalk) -> str:
+    comparison = compare_length(walk)
+    return f"{walk.length:,.0f} µs" + (f", {comparison}" if comparison else "")
 
 
 def _caption(walk: EpochWalk, step: EpochStep) -> str:
@@ -244,10 +265,11 @@ def _caption(walk: EpochWalk, step: EpochStep) -> str:
             "update": "update the weights",
         }[step.activity]
     forward = step.place.direction == "forward"
+    sent = _bytes(sum(rows.num_bytes for rows in walk.messages_of(step.place)))
     words = {
         "encode": "encode boundary embeddings" if forward else "encode gradients of halo nodes",
-        "post": f"send {_bytes(sum(rows.num_bytes for rows in walk.messages_of(step.place)))}",
-        "wait": "wait for messages",
+        "post": f"send {sent}",
+        "wait": f"send {sent} and wait" if walk.way == "vanilla" else "wait for the rest of the messages",
         "decode": "decode into halo embeddings" if forward else "decode, add to the owners' gradients",
         "central": "aggregate central nodes" if forward else "compute gradients of owned nodes",
         "marginal": "aggregate marginal nodes" if forward else "compute gradients of halo nodes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from typing import Any
 
 __all__ = ["drawn"]
@@ -23,6 +24,9 @@ def drawn(notebook: str) -> str:
             if _PLOTLY in output.get("data", {}):
                 output["data"] = {"text/html": _figure(output)}
                 output["metadata"] = {}
+            elif "text/html" in output.get("data", {}):  # links between notebooks are links between pages
+                page = "".join(output["data"]["text/html"])
+                output["data"]["text/html"] = re.sub(r'href="(\d\d_\w+)\.ipynb"', r'href="\1.html"', page)
     return json.dumps(content, ensure_ascii=False)
 
 

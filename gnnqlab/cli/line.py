@@ -19,6 +19,7 @@ from gnnqlab.cli.autotune import Autotune
 from gnnqlab.cli.bench import Bench
 from gnnqlab.cli.compare import Compare
 from gnnqlab.cli.completion import completion_script
+from gnnqlab.cli.course import Course
 from gnnqlab.cli.lists import Doctor, Graphs, Models, Runs, Systems
 from gnnqlab.cli.notebooks import Notebooks
 from gnnqlab.cli.parser import UsageError, parse
@@ -53,7 +54,7 @@ _COMMANDS: dict[str, type[Any]] = {
     re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower(): kind  # ExportTrace -> export-trace
     for kind in (
         Train, Compare, Recommend, Autotune, Bench, Reproduce, Systems, Graphs, Models, Runs, Predict, ExportTrace,
-        Doctor, Notebooks, Worker, Completion,
+        Doctor, Notebooks, Course, Worker, Completion,
     )
 }  # fmt: skip
 

@@ -1,8 +1,9 @@
-"""``gnnqlab notebooks``: copy the course to a folder."""
+"""``gnnqlab notebooks``: copy the course to a folder, without outputs, so that no answer is seen before the guess."""
 
 from __future__ import annotations
 
-import shutil
+import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,30 +17,72 @@ class Notebooks:
 
     folder: Path
     """Destination of the notebooks."""
+    with_outputs: bool = False
+    """Keep the saved outputs, which show all figures and answers."""
+    nbgrader: bool = False
+    """Add a graded cell of nbgrader after each numerical exercise."""
     overwrite: bool = False
     """Replace modified notebooks in the folder."""
     json: bool = False
     """End standard output with one JSON object."""
 
     def run(self) -> dict[str, Any]:
-        books = sorted(course_folder().glob("*.ipynb"))
+        books = {book.name: self._text(book) for book in sorted(course_folder().glob("*.ipynb"))}
         # All are checked before the first copy, so that a refusal leaves the folder unchanged.
-        names = [book.name for book in books if not self._can_copy(book)]
+        names = [name for name, text in books.items() if not self._can_write(name, text)]
         if names and not self.overwrite:
             raise ValueError(
                 f"modified notebooks are not replaced by default, got {self.folder} with {', '.join(names)}; choose "
                 "another folder, or --overwrite"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        for book in books:
-            shutil.copyfile(book, self.folder / book.name)
+        for name, text in books.items():
+            (self.folder / name).write_text(text, encoding="utf-8")
         if not self.json:
-            print(f"{len(books)} notebooks in {self.folder}; start with: jupyter lab {self.folder / books[0].name}")
-        return {"notebooks": [str(self.folder / book.name) for book in books]}
+            print(f"{len(books)} notebooks in {self.folder}; start with: jupyter lab {self.folder / min(books)}")
+        return {"notebooks": [str(self.folder / name) for name in books]}
 
-    def _can_copy(self, book: Path) -> bool:
-        target = self.folder / book.name
-        return not target.exists() or target.read_bytes() == book.read_bytes()  # an identical copy may be written again
+    def _text(self, book: Path) -> str:
+        """Return the text of the copy of a notebook."""
+        text = book.read_text(encoding="utf-8")
+        if self.with_outputs and not self.nbgrader:
+            return text
+        content = json.loads(text)
+        if not self.with_outputs:
+            for cell in content["cells"]:
+                if cell["cell_type"] == "code":
+                    cell |= {"outputs": [], "execution_count": None}
+        if self.nbgrader:
+            content["cells"] = [copy for cell in content["cells"] for copy in (cell, *_graded_cells(cell))]
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+    def _can_write(self, name: str, text: str) -> bool:
+        target = self.folder / name
+        # An identical copy may be written again.
+        return not target.exists() or target.read_bytes() == text.encode()
+
+
+def _graded_cells(cell: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the graded cell of nbgrader for an exercise: a locked test of one point; nothing for another cell."""
+    found = re.search(r'^check\("([\d.a-z]+)", answer\)$', "".join(cell["source"]), re.MULTILINE)
+    if cell["cell_type"] != "code" or found is None:
+        return []
+    name = found[1]
+    mark = {
+        "grade": True, "grade_id": f"test-{name.replace('.', '-')}", "locked": True, "points": 1,
+        "schema_version": 3, "solution": False, "task": False, "cell_type": "code",
+    }  # fmt: skip
+    source = ["import gnnqlab as gq\n", "\n", f'assert gq.course.is_right("{name}", answer), "{name} is not right"']
+    return [
+        {
+            "cell_type": "code",
+            "execution_count": None,
+            "id": mark["grade_id"],
+            "metadata": {"nbgrader": mark},
+            "outputs": [],
+            "source": source,
+        }
+    ]
 
 
 def course_folder() -> Path:

@@ -1,25 +1,36 @@
-"""The course: the graph of ten nodes, interactive players, the figures of each notebook, and its exercises."""
+"""The course: the graph of ten nodes, interactive players, the figures of each notebook, exercises and guesses."""
 
 import importlib
 from typing import Any
 
 from gnnqlab.course.ten_nodes import Halves, draw, ten_nodes
 
-_PLAYERS = {
+_HOMES = {
     "AssignerPlayer": "gnnqlab.course.players.assigner_player",
     "EpochPlayer": "gnnqlab.course.players.epoch_player",
     "MessagePlayer": "gnnqlab.course.players.message_player",
     "PartitionExplorer": "gnnqlab.course.players.partition_explorer",
+    "check": "gnnqlab.course.exercises",
+    "guess": "gnnqlab.course.student.guesses",
+    "hand_in": "gnnqlab.course.student.handed_in",
+    "is_right": "gnnqlab.course.exercises",
+    "my_graph": "gnnqlab.course.student.own_graph",
+    "progress": "gnnqlab.course.student.course_map",
+    "show_solution": "gnnqlab.course.exercises",
+    "start": "gnnqlab.course.student.progress",
 }
-"""Player -> its module, imported at its first use: players need ipywidgets."""
+"""Name -> its module, imported at its first use: players need ipywidgets."""
 
-__all__ = ["AssignerPlayer", "EpochPlayer", "Halves", "MessagePlayer", "PartitionExplorer", "draw", "ten_nodes"]
+__all__ = [
+    "AssignerPlayer", "EpochPlayer", "Halves", "MessagePlayer", "PartitionExplorer", "check", "draw", "guess",
+    "hand_in", "is_right", "my_graph", "progress", "show_solution", "start", "ten_nodes",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLAYERS:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_PLAYERS[name]), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

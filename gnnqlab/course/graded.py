@@ -14,6 +14,7 @@ from torch import Tensor
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.course.codec_views import decode_repeatedly
+from gnnqlab.course.student.code import graded_code
 from gnnqlab.graph.sources import load
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.nn.models.registry import ModelSettings
@@ -39,6 +40,11 @@ _LESS, _SIGMAS, _ROUNDED = 1.2, 2.0, 1e-3
 _WORKERS, _COLUMNS = 2, 64
 
 
+@graded_code(
+    "20.policy",
+    "policy.version(epoch) and policy.widths(rows, epoch)",
+    counts=lambda bits=2, graph="digits": bits == 4 and graph == "digits",
+)
 def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digits") -> bool:
     """Check that a bit policy makes less gradient noise than one bit-width for all rows, in no more bytes.
 
@@ -81,6 +87,11 @@ def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digit
     return True
 
 
+@graded_code(
+    "20.codec",
+    "codec.layout(bits, rows, columns), codec.encode(...) and codec.decode(...)",
+    counts=lambda rows=None, most=None: rows is None and most == 20,
+)
 def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, most: int | None = None) -> bool:
     """Check that a codec is unbiased and takes no more bytes than allowed.
 
@@ -200,6 +211,7 @@ _ROW_SIGMAS, _MAX_ERROR_RATIO = 3.0, 1.25
 _WIDTHS, _ROWS, _NEAR = (2, 4, 8), 60, 1.05
 
 
+@graded_code("04.rounding", "my_codes(row, bits, noise), with a row of shape (D,) and noise of its shape")
 def grade_rounding(choose: Callable[[Tensor, int, Tensor], Tensor] | None, *, bits: int = 2) -> bool:
     """Check that a function rounds rows to unbiased codes with no more variance than needed.
 
@@ -271,6 +283,7 @@ def _wrong_codes(draws: Sequence[object], row: Tensor, top: int) -> str:
     return ""
 
 
+@graded_code("06.widths", "my_widths(beta, columns, most_bytes), with a list of floats and two integers")
 def grade_widths(choose: Callable[[Sequence[float], int, int], Sequence[int]] | None) -> bool:
     """Check that a function assigns 2, 4 and 8 bits to rows with nearly the least variance for a budget of bytes.
 

@@ -16,20 +16,40 @@ if TYPE_CHECKING:
     from gnnqlab.partition.cut import NodeCut
     from gnnqlab.partition.parts import Parts
 
-__all__ = ["Halves", "draw", "ten_nodes"]
+__all__ = ["VARIANTS", "Halves", "draw", "edges_of", "ten_nodes"]
 
 # Two groups of five; three of the seventeen edges join them.
-_EDGES = (
+_INNER = (
     (0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (2, 4), (3, 4),
     (5, 6), (5, 7), (6, 7), (6, 8), (7, 8), (7, 9), (8, 9),
-    (3, 5), (4, 5), (4, 7),
 )  # fmt: skip
+_JOINING = (
+    ((3, 5), (4, 5), (4, 7)), ((2, 5), (3, 6), (4, 6)), ((3, 5), (3, 7), (4, 6)), ((1, 5), (4, 5), (4, 8)),
+)  # fmt: skip
+VARIANTS = len(_JOINING)
+"""Graphs of ten nodes: that of the notebooks, and others for exercises of one's own."""
 
 
-def ten_nodes() -> Graph:
+def edges_of(variant: int) -> tuple[tuple[int, int], ...]:
+    """Return the edges of a variant of the graph, in one direction each.
+
+    Example:
+        >>> len(edges_of(0)), edges_of(1)[-1]
+        (17, (4, 6))
+    """
+    return _INNER + _JOINING[variant]
+
+
+def ten_nodes(variant: int = 0) -> Graph:
     """Return the example graph of ten nodes: two groups of five, which are the classes.
 
     Features are one-hot; nodes 0, 1, 8 and 9 are for training.
+
+    Args:
+        variant: 0 for the graph of the notebooks; 1 to 3 join the groups by other edges.
+
+    Raises:
+        ValueError: if there is no such variant.
 
     Example:
         >>> graph = ten_nodes()
@@ -40,7 +60,9 @@ def ten_nodes() -> Graph:
 
     from gnnqlab.graph.graph import Graph
 
-    sources, targets = zip(*_EDGES)  # both directions and self loops are added
+    if variant not in range(VARIANTS):
+        raise ValueError(f"variant must be one of 0 to {VARIANTS - 1}, got {variant!r}")
+    sources, targets = zip(*edges_of(variant))  # both directions and self loops are added
     return Graph.from_edges(
         sources,
         targets,

@@ -37,7 +37,8 @@ from gnnqlab.nn.reported import reporting
 from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.nn.sparse_input import SparseInput, project
 from gnnqlab.observe import NO_OBSERVERS, Aggregated, NeighboursSummed, Observers
-from gnnqlab.partition.shard import Shard, aggregation_coefficients
+from gnnqlab.partition.coefficients import aggregation_coefficients
+from gnnqlab.partition.shard import Shard
 
 __all__ = ["GraphPass", "LocalGraph", "ModelGraph", "WorkerGraph"]
 
@@ -380,9 +381,8 @@ class LocalGraph(ModelGraph):
         self._graph = graph
 
     def _weighted(self, alpha: str) -> Adjacency:
-        graph = self._graph
-        structure = graph.indptr, graph.indices, graph.weighted_in_degrees, graph.weighted_out_degrees
-        weights = aggregation_coefficients(alpha, *structure, graph.edge_weights)  # (E,)
+        graph, degrees = self._graph, (self._graph.weighted_in_degrees, self._graph.weighted_out_degrees)
+        weights = aggregation_coefficients(alpha, graph.indptr, graph.indices, *degrees, graph.edge_weights)  # (E,)
         return Adjacency(graph.indptr, graph.indices, weights, num_columns=graph.num_nodes)
 
 

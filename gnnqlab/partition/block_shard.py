@@ -21,8 +21,9 @@ from torch import Tensor
 
 from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.partition.coefficients import aggregation_coefficients, divisors
 from gnnqlab.partition.plan import Plan, Route
-from gnnqlab.partition.shard import Shard, aggregation_coefficients, divisors, graph_fields, weights_of
+from gnnqlab.partition.shard import Shard, graph_fields, weights_of
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph

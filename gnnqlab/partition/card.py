@@ -32,11 +32,24 @@ def parts_card(graph_name: str, cut: Cut, hosts: int, quality: Quality | None) -
     rows |= {
         "edges between workers": f"{quality.edge_cut:,} ({100 * quality.edge_cut_share:.1f} %)",
         "rows sent per exchange": f"{quality.inner + quality.outer:,}, of which {quality.outer:,} between hosts",
+        **_repeats(quality),
         "stored rows per node": f"{quality.replication:.2f}",
         "largest worker / mean": f"{quality.node_imbalance:.2f} (nodes), {quality.edge_imbalance:.2f} (edges)",
         **({"advice": quality.advice} if quality.advice else {}),
     }
     return card(title, rows) + (_heat_map(quality.halo_rows.tolist()) if cut.workers <= _MOST_WORKERS else "")
+
+
+def _repeats(quality: Quality) -> dict[str, str]:
+    """Return the rows that multicast, or one copy per host, would save; nothing with two workers, where none is."""
+    lines = {}
+    if quality.repeated:
+        share = 100 * quality.repeated / (quality.inner + quality.outer)
+        lines["saved by multicast"] = f"{quality.repeated:,} of these rows ({share:.0f} %)"
+    if quality.repeated_outer:
+        share = 100 * quality.repeated_outer / quality.outer
+        lines["saved by one copy per host"] = f"{quality.repeated_outer:,} of those between hosts ({share:.0f} %)"
+    return lines
 
 
 def _heat_map(rows: list[list[int]]) -> str:

@@ -121,6 +121,11 @@ def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = N
     inner = rows * (host[:, None] == host[None, :])  # rows between workers of one host
     outer = rows - inner
     number = torch.bincount(node, minlength=graph.num_nodes)  # (N,) copies of each node
+    # A master sends the same total to all of its mirrors; partial sums differ, so none is repeated.
+    repeated = int((number - 2).clamp(min=0).sum())
+    far = worker // per_host != master // per_host  # mirrors on other hosts than their master
+    far_hosts = (node[far] * (workers // per_host) + worker[far] // per_host).unique()  # (node, host) as one key
+    repeated_outer = int(far.sum()) - far_hosts.numel()
     num_owned = torch.bincount(cut.owner, minlength=workers)
     num_central = torch.bincount(cut.owner[number == 1], minlength=workers)  # (P,) masters without mirrors
     source, target = graph.indices.long(), torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
@@ -136,6 +141,8 @@ def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = N
         outer=int(outer.sum()),
         most_inner=int(inner.sum(1).max()),
         most_outer=int(outer.sum(1).max()),
+        repeated=repeated,
+        repeated_outer=repeated_outer,
         node_imbalance=float(num_owned.max() / num_owned.double().mean()) if graph.num_nodes else 1.0,
         edge_imbalance=float(edges.max() / edges.mean()) if float(edges.sum()) else 1.0,
         marginal_share=int((number > 1).sum()) / nodes,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -84,6 +85,19 @@ class Partitioner(AxisPart, ABC):
     ``System`` compares them with those of the exchange."""
     repeatable: ClassVar[bool] = True
     """True if the same graph always gets an identical cut; otherwise the first cut is stored on disk and reused."""
+
+    package: ClassVar[str] = ""
+    """Optional package that makes the cut; empty if none is needed."""
+
+    @classmethod
+    def unusable(cls) -> str:
+        """Return the reason why no cut can be made here, with the way out, or an empty text."""
+        if not cls.package or find_spec(cls.package):
+            return ""
+        return (
+            f"partition {cls.__name__} needs the package {cls.package}, which cannot be imported; run pip install "
+            f"'gnnqlab[partition]', or use the partition METIS(), on the command line --partition metis"
+        )
 
     @property
     def replication(self) -> int:

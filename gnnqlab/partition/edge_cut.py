@@ -14,7 +14,7 @@ from gnnqlab.partition.metis import MetisEdges, metis_library
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["METIS", "Random"]
+__all__ = ["METIS", "Random", "fill_empty_parts"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class METIS(Partitioner):
         name, run_metis = metis_library(2 * int(no_loop.sum()))
         edges = MetisEdges(source[no_loop], destination[no_loop], graph.num_nodes)
         del source, destination, no_loop  # METIS needs many times the memory of the graph, so free these first
-        owner = _without_empty_parts(run_metis(edges, workers, self.objective, self.balance_edges), workers)
+        owner = fill_empty_parts(run_metis(edges, workers, self.objective, self.balance_edges), workers)
         return NodeCut(owner=owner, workers=workers, library=name)
 
     def assign(self, graph: Graph, workers: int) -> Tensor:
@@ -73,11 +73,11 @@ class METIS(Partitioner):
         return self.cut(graph, workers).owner
 
 
-def _without_empty_parts(owner: Tensor, workers: int) -> Tensor:
-    """Move a node of the largest part into each empty part; METIS leaves parts empty if there are few nodes per part.
+def fill_empty_parts(owner: Tensor, workers: int) -> Tensor:
+    """Move a node of the largest part into each empty part; partitioners leave parts empty if there are few nodes.
 
     Example:
-        >>> _without_empty_parts(torch.tensor([0, 0, 0, 2]), 4).tolist()
+        >>> fill_empty_parts(torch.tensor([0, 0, 0, 2]), 4).tolist()
         [1, 3, 0, 2]
     """
     sizes = owner.bincount(minlength=workers)

@@ -6,9 +6,10 @@ from gnnqlab.partition.dne import DNE
 from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.edge_cut import METIS, Random
 from gnnqlab.partition.hep import HEP
+from gnnqlab.partition.mt_kahypar import MtKaHyPar
 from gnnqlab.partition.streamed import HDRF, RandomEdges
 
-__all__ = ["DNE", "EBV", "HDRF", "HEP", "METIS", "Contiguous", "Partitioner", "Random", "RandomEdges"]
+__all__ = ["DNE", "EBV", "HDRF", "HEP", "METIS", "Contiguous", "MtKaHyPar", "Partitioner", "Random", "RandomEdges"]
 
 
 def __dir__() -> list[str]:

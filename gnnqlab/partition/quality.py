@@ -36,6 +36,11 @@ class Quality:
     """Largest number of rows that one worker sends within its host (CDFGNN Table 3, Inner)."""
     most_outer: int
     """Largest number of rows that one worker sends to other hosts (CDFGNN Table 3, Outer)."""
+    repeated: int
+    """Rows that their sender sends to another worker, too: a network with multicast would send each of them once."""
+    repeated_outer: int
+    """Rows between hosts that the receiver's host gets for another of its workers, too: sent once per host, these would
+    be saved, and shared within the host."""
     node_imbalance: float
     """Largest number of owned nodes, relative to the mean."""
     edge_imbalance: float
@@ -84,6 +89,7 @@ def measure_quality(shards: Sequence[Shard], *, per_host: int | None = None) -> 
     host = torch.arange(workers) // per_host
     inner_rows = halo_rows * (host[:, None] == host[None, :])  # (P, P)
     outer_rows = halo_rows - inner_rows
+    repeated, repeated_outer = _count_repeated(shards, per_host)
     nodes = torch.tensor([shard.num_owned for shard in shards], dtype=torch.float64)  # (P,) float64 for the means
     edges = torch.tensor([shard.num_edges for shard in shards], dtype=torch.float64)
     kinds = {kind: torch.tensor([shard.rows_by_kind[kind] for shard in shards]) for kind in shards[0].rows_by_kind}
@@ -98,9 +104,26 @@ def measure_quality(shards: Sequence[Shard], *, per_host: int | None = None) -> 
         outer=int(outer_rows.sum()),
         most_inner=int(inner_rows.sum(1).max()),
         most_outer=int(outer_rows.sum(1).max()),
+        repeated=repeated,
+        repeated_outer=repeated_outer,
         node_imbalance=float(nodes.max() / nodes.mean()) if num_nodes else 1.0,
         edge_imbalance=float(edges.max() / edges.mean()) if num_edges else 1.0,
         marginal_share=sum(shard.num_marginal for shard in shards) / max(num_nodes, 1),
         halo_rows=halo_rows,
         rows_by_kind=kinds,
     )
+
+
+def _count_repeated(shards: Sequence[Shard], per_host: int) -> tuple[int, int]:
+    """Return the rows that are sent more than once to any worker, and to one other host."""
+    repeated = repeated_outer = 0
+    hosts = len(shards) // per_host
+    for shard in shards:
+        plan, own_host = shard.plan("forward"), shard.rank // per_host
+        rows = torch.cat([torch.empty(0, dtype=torch.int64), *(route.rows for route in plan.send)])  # (R,)
+        peers = torch.cat([rows.new_empty(0), *(torch.full_like(route.rows, route.peer) for route in plan.send)])
+        repeated += rows.numel() - rows.unique().numel()
+        is_outer = peers // per_host != own_host
+        pairs = rows[is_outer] * hosts + peers[is_outer] // per_host  # (row, host) as one key
+        repeated_outer += pairs.numel() - pairs.unique().numel()
+    return repeated, repeated_outer

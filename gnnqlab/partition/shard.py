@@ -23,13 +23,14 @@ from torch import Tensor
 from gnnqlab.atomic import replacing
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.partition.coefficients import aggregation_coefficients
 from gnnqlab.partition.importance import importance
 from gnnqlab.partition.plan import Plan, Route
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["Shard", "aggregation_coefficients", "build_shard", "divisors", "graph_fields", "weights_of"]
+__all__ = ["Shard", "build_shard", "graph_fields", "weights_of"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -248,33 +249,6 @@ class Shard:
         return cls(**values)
 
 
-def aggregation_coefficients(
-    kind: str,
-    indptr: Tensor,
-    indices: Tensor,
-    in_degrees: Tensor,
-    out_degrees: Tensor,
-    edge_weights: Tensor | None = None,
-) -> Tensor:
-    """Compute α(u, v) of every stored edge of a CSR by destination; see :meth:`Shard.alpha`."""
-    of_rows = divisors(in_degrees[: indptr.numel() - 1])  # (N,) of destinations
-    counts = indptr.diff()  # (N,) number of in-edges
-    if kind == "symmetric":
-        alpha = divisors(out_degrees).rsqrt()[indices.long()] * torch.repeat_interleave(of_rows.rsqrt(), counts)
-    elif kind == "mean":
-        alpha = torch.repeat_interleave(of_rows.reciprocal(), counts)
-    elif kind == "sum":
-        alpha = torch.ones(indices.numel(), dtype=torch.float64)
-    else:
-        raise ValueError(f"alpha must be one of 'symmetric', 'mean', 'sum', got {kind!r}")
-    return (alpha if edge_weights is None else alpha * edge_weights).float()  # float64 -> float32, rounded once
-
-
-def divisors(degrees: Tensor) -> Tensor:
-    """Return degrees, or sums of weights, as divisors: float64, with 1 in place of 0."""
-    return degrees.double().masked_fill(degrees == 0, 1.0)
-
-
 def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     """Cut one worker's :class:`Shard` out of a graph.
 
@@ -305,7 +279,7 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     marginal_ids = (is_owned & is_marginal).nonzero().flatten()
     owned_ids = torch.cat([central_ids, marginal_ids])
 
-    halo = source[is_remote].unique()  # ascending
+    halo = _distinct(source[is_remote], graph.num_nodes)  # ascending
     halo = halo[torch.argsort(owner[halo], stable=True)]  # by owner; stable, so ascending within one
     halo_splits = owner[halo].bincount(minlength=workers)
 
@@ -315,8 +289,8 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
 
     # Each (receiver, node) pair once, in the receiver's halo order, so that messages carry no ids.
     is_leaving = (source_owner == rank) & (destination_owner != rank)
-    pairs = (destination_owner[is_leaving] * graph.num_nodes + source[is_leaving]).unique()
-    receiver, sent_ids = pairs // graph.num_nodes, pairs % graph.num_nodes
+    leaving, receivers = source[is_leaving], destination_owner[is_leaving]
+    sent_ids = [_distinct(leaving[receivers == receiver], graph.num_nodes) for receiver in range(workers)]
 
     row_degrees = degrees[owned_ids]
     indptr = torch.zeros(owned_ids.numel() + 1, dtype=torch.int64)
@@ -327,7 +301,7 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
 
     nodes = torch.cat([owned_ids, halo])
     start_s = time.perf_counter()
-    pool = source[source_owner != destination_owner].unique()  # boundary nodes of all workers
+    pool = _distinct(source[source_owner != destination_owner], graph.num_nodes)  # boundary nodes of all workers
     importances = torch.zeros(graph.num_nodes)
     importances[pool] = importance(degrees[pool])  # ranks among all boundary nodes of the graph
     importances = importances[nodes]
@@ -340,14 +314,21 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         owned=owned_ids,
         halo=halo,
         halo_splits=halo_splits,
-        boundary=local_ids[sent_ids].long(),
-        boundary_splits=receiver.bincount(minlength=workers),
+        boundary=local_ids[torch.cat(sent_ids)].long(),
+        boundary_splits=torch.tensor([ids.numel() for ids in sent_ids]),
         indptr=indptr,
         indices=local_ids[source[edge]],  # (E,) int32 local columns
         edge_features=None if graph.edge_features is None else graph.edge_features[edge],
         importance=importances,
         extract_s=extract_s,
     )
+
+
+def _distinct(ids: Tensor, num_nodes: int) -> Tensor:
+    """Return the distinct ids in ascending order, faster than by sorting."""
+    is_present = torch.zeros(num_nodes, dtype=torch.bool)
+    is_present[ids] = True
+    return is_present.nonzero().flatten()
 
 
 def _check_owner(graph: Graph, owner: Tensor, workers: int) -> None:

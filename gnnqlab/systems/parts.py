@@ -46,6 +46,7 @@ from gnnqlab.partition.dne import DNE
 from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.edge_cut import METIS, Random
 from gnnqlab.partition.hep import HEP
+from gnnqlab.partition.mt_kahypar import MtKaHyPar
 from gnnqlab.partition.streamed import HDRF, RandomEdges
 from gnnqlab.settings import settings_in
 
@@ -64,6 +65,7 @@ __all__ = [
 PARTS: dict[str, dict[str, Any]] = {
     "partition": {
         "metis": METIS,
+        "mt-kahypar": MtKaHyPar,
         "random": Random,
         "ebv": EBV,
         "hep": HEP,

@@ -166,7 +166,7 @@ class _Baseline:
 
     def row(self, counts: CutCounts, cluster: _Cluster) -> dict[str, float]:
         """Return the seconds of an epoch by purpose, and bytes."""
-        probed_wire, workers = self.prediction.wire, counts.workers
+        probed_wire, workers = self.prediction.wire_of_rows, counts.workers
         wire, stretch = cluster.wire(workers, probed_wire), cluster.slowdown(workers, self.counts.workers)
         seconds_by_phase = {phase: stretch * seconds for phase, seconds in self.by_phase(counts).items()}
         mean_s = {phase: float(seconds.mean()) for phase, seconds in seconds_by_phase.items()}
@@ -200,7 +200,7 @@ class _Baseline:
         workers, probed_workers = wire.workers, self.counts.workers
         if workers == 1:
             return 0.0
-        probed_wire, gradients = self.prediction.wire, self.prediction.timing.gradient_bytes
+        probed_wire, gradients = self.prediction.wire_of_rows, self.prediction.timing.gradient_bytes
         ring = wire.theta_s_per_byte * wire.reduce_bytes(gradients)
         # The probed phase includes the ring of the probe's own workers and link, so only the difference is added.
         extra_s = ring - probed_wire.theta_s_per_byte * probed_wire.reduce_bytes(gradients)

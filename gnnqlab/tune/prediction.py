@@ -23,6 +23,7 @@ from gnnqlab.systems.system import System
 from gnnqlab.systems.unbiased import biased
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.theory.variance import AVERAGE
+from gnnqlab.tune.coding_cost import coding_ratios
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.offline_assigner import OfflineAssigner
 from gnnqlab.tune.timing import EpochTime, Timing
@@ -123,15 +124,22 @@ class Prediction:
         return other
 
     @cached_property
+    def wire_of_rows(self) -> Wire:
+        """The link with the waiting of this system's rows, between that of quantized and of float32 rows."""
+        waiting_s = self.wire.gamma_s + self.volume.exact * self.timing.exact_waiting_s
+        return replace(self.wire, gamma_s=max(0.0, waiting_s))
+
+    @cached_property
     def wire_s(self) -> dict[Place, float]:
         """Seconds of the transfers of each layer and direction, summed over rounds."""
-        rounds = self.volume.rounds
-        return {place: sum(self.wire.exchange_s(amount) for amount in rounds[place].values()) for place in rounds}
+        rounds, wire = self.volume.rounds, self.wire_of_rows
+        return {place: sum(wire.exchange_s(amount) for amount in rounds[place].values()) for place in rounds}
 
     @cached_property
     def tiers(self) -> dict[str, tuple[float, float]]:
         """Bytes and seconds of an epoch within a host (``inner``) and between hosts (``outer``)."""
-        exchanges = [self.wire.by_tier(amount) for rounds in self.volume.rounds.values() for amount in rounds.values()]
+        wire = self.wire_of_rows
+        exchanges = [wire.by_tier(amount) for rounds in self.volume.rounds.values() for amount in rounds.values()]
         return {
             tier: (sum(exchange[tier][0] for exchange in exchanges), sum(exchange[tier][1] for exchange in exchanges))
             for tier in ("inner", "outer")
@@ -142,6 +150,9 @@ class Prediction:
         """Seconds of an epoch by phase; ``wire`` is the exposed part of the transfers."""
         # Computation, measured with float32 rows and with quantized ones, weighted by the elements sent as either.
         phases = _interpolate(self.timing.quantized, self.timing.exact, self.volume.exact)
+        if self.volume.exact < 1.0:
+            for name, ratio in zip(("encode", "decode"), self._coding_ratios(), strict=True):
+                phases[name] = ratio * phases.get(name, 0.0)
         # Rows that a sampler or a cache skips are neither encoded nor decoded, and fewer edges need them.
         if self.volume.share != 1.0:
             sent_share, marginal_share = self.volume.share, _marginal_share(self.assigner.trace, self.volume.share)
@@ -153,6 +164,22 @@ class Prediction:
             link_s = phases[_ON_THE_LINK] + extra_theta * self.wire.reduce_bytes(self.timing.gradient_bytes)
             phases[_ON_THE_LINK] = max(0.0, link_s)
         return {**phases, "wire": self._exposed(phases)}
+
+    def _coding_ratios(self) -> tuple[float, float]:
+        """Return the time of encoding and of decoding relative to the probe's codec, weighted by elements."""
+        encode = decode = elements = 0.0
+        for place, parts in self.predicted_widths.widths.items():
+            first_message = self.assigner.messages(place)[0]
+            counts = [part.bincount(minlength=EXACT + 1) for part in parts]  # (33,) by bit-width
+            rows = torch.stack(counts).sum(0)[:EXACT]  # (32,), quantized rows only
+            if first_message.exact or not (num_rows := int(rows.sum())):
+                continue
+            codec, columns = of_direction(self.system.codec, place[1]), first_message.columns
+            ratios = coding_ratios(codec, int(rows.argmax()), columns)  # of the most frequent bit-width
+            weight = float(num_rows * columns)
+            encode, decode = encode + weight * ratios[0], decode + weight * ratios[1]
+            elements += weight
+        return (encode / elements, decode / elements) if elements else (1.0, 1.0)
 
     def _exposed(self, phases: dict[str, float]) -> float:
         # Overlap hides the exchange of a layer behind its central work (sums that need no remote rows), so the phase is
@@ -232,8 +259,7 @@ def _marginal_share(trace: Trace, share: float) -> float:
     work_left = total_work = 0.0
     for layer, direction in trace.places:
         columns = trace.messages_at((layer, direction))[0].columns
-        for shard in trace.shards:
-            remote_edges = shard.edges_of_copies
+        for shard, remote_edges in zip(trace.shards, trace.edges_of_copies, strict=True):
             edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote_edges
             total_work += columns * edges
             work_left += columns * (edges - (1 - share) * remote_edges)  # a skipped row saves the edges from its copy

@@ -93,9 +93,11 @@ class Timing:
 
     @property
     def wire(self) -> Wire:
-        """Wire with θ and γ from the two volumes, never negative; θ is limited to the nominal rate, if there is one."""
+        """Wire of quantized rows: θ from the two volumes, γ what remains of an exchange; neither is negative.
+
+        θ is limited to the nominal rate, if there is one. Float32 rows wait longer: add `exact_waiting_s` to γ.
+        """
         float32, codes = self.exact, self.quantized
-        # Two points of the line: θ is its slope, γ what remains per exchange.
         volume, seconds = (
             np.array([float32.busiest_bytes, codes.busiest_bytes]),
             np.array([float32.communication_s, codes.communication_s]),
@@ -106,15 +108,24 @@ class Timing:
         if self.bytes_per_s is not None:
             theta = float(np.clip(theta, 1 / self.bytes_per_s, 1.15 / GOODPUT / self.bytes_per_s))
         theta = min(max(0.0, theta), float(seconds[0] / volume[0]) if volume[0] > 0 else 0.0)
-        gamma = max(0.0, float((seconds - theta * volume).mean()) / max(1, float32.exchanges))  # a negative γ is noise
         return Wire(
             workers=self.workers,
             hosts=self.hosts,
             theta_s_per_byte=theta,
-            gamma_s=gamma,
+            gamma_s=_waiting(self.quantized, theta),
             transport=self.transport,
             name=self.link,
         )
+
+    @property
+    def exact_waiting_s(self) -> float:
+        """Seconds that an exchange of float32 rows waits longer than one of quantized rows, beyond its bytes.
+
+        Both kinds of epochs wait for slower workers, but not equally: coding takes processor time from the others where
+        workers share processors.
+        """
+        wire = self.wire
+        return _waiting(self.exact, wire.theta_s_per_byte) - wire.gamma_s
 
     def with_rate(self, theta_s_per_byte: float) -> Timing:
         """Return the timing on links with another θ, for the delay that float32 rows add to the sum of gradients.
@@ -142,6 +153,12 @@ class Timing:
         """Restore a timing from :meth:`to_json`."""
         parts = {name: EpochTime(**value[name]) for name in ("exact", "quantized")}
         return cls(**{**value, **parts})
+
+
+def _waiting(epoch: EpochTime, theta_s_per_byte: float) -> float:
+    """Return the seconds of an exchange that the transfer of its bytes does not explain; a negative rest is noise."""
+    rest = epoch.communication_s - theta_s_per_byte * epoch.busiest_bytes
+    return max(0.0, rest) / max(1, epoch.exchanges)
 
 
 def with_probed_parts(system: System, probe_system: System) -> System:

@@ -178,6 +178,11 @@ class Trace:
         """Edges of all workers whose terms need no remote rows, ``forward`` and ``backward``."""
         return {way: sum(shard.independent_edges(way) for shard in self.shards) for way in ("forward", "backward")}
 
+    @cached_property
+    def edges_of_copies(self) -> tuple[int, ...]:
+        """Edges with a halo source of each worker."""
+        return tuple(shard.edges_of_copies for shard in self.shards)
+
     @property
     def workers(self) -> int:
         return len(self.shards)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.kernels import sddmm, spmm
+from benchmarks.kernels import sddmm, sparse_rivals, spmm
+from benchmarks.kernels.sparse_rivals import CSR, SUM
 from tests.benchmarks.answers import FIELDS, here
 
 
@@ -30,7 +31,15 @@ def test_sums_beside_their_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = here(spmm.spmm)(repeats=1)
     assert all(set(row) == FIELDS and row["value"] > 0 for row in rows)
     assert all((row["reached"] is None) == (row["goal"] is None) for row in rows)
-    assert {"torch.sparse CSR", "own float32"} <= {row["rival"] for row in rows}
+    assert {CSR, SUM, "own float32"} <= {row["rival"] for row in rows}
+    assert {f"D = {columns}" for columns in spmm.WIDTHS} <= {row["case"].split(", ")[3] for row in rows}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_rival_with_another_result_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sparse_rivals._RIVALS, SUM, lambda adj, x: lambda: torch.zeros(adj.num_rows, x.shape[1]))
+    with pytest.raises(ValueError, match=r"the product of torch.sparse.mm.* must be ours, got .* 1$"):
+        sparse_rivals.sparse_rivals(spmm.power_law(100, 900), torch.ones(100, 8))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -51,7 +60,6 @@ def test_rivals_compute_the_same() -> None:
     x = torch.randn(100, 8, generator=generator)
     plain = Adjacency(adj.indptr, adj.indices, num_columns=100)
     torch.testing.assert_close(spmm._dgl_sum(adj, x)(), product(plain, x))
-    torch.testing.assert_close(spmm._csr_product(adj, x)(), product(adj, x))
     values, source, target = (torch.randn(100, 2, *more, generator=generator) for more in ((4,), (), ()))
     got = sddmm._dgl_attend(spmm.dgl_graph(adj), values, source, target)
     torch.testing.assert_close(got, attend(adj, values, source, target))

@@ -16,7 +16,8 @@ CELL = """import gnnqlab as gq
 run = gq.launch("digits", system="adaqp", model="gcn", workers=2, epochs=4, wait=True)
 gq.course.EpochPlayer(run)"""
 TITLE = "(document.querySelector('.js-plotly-plot')?.layout.title?.text || '')"
-CURSOR = "document.querySelector('.js-plotly-plot').data.at(-1).x[0]"
+PAGE_TITLE = "(document.getElementById('title')?.textContent || '')"
+CURSOR = "document.getElementById('figure').data.at(-1).x[0]"
 STEP = "Number(document.getElementById('step').value)"
 GO = """(number) => {
   const slider = document.getElementById("step");
@@ -46,7 +47,7 @@ def walk_and_page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
     page = browser.new_page(viewport={"width": 900, "height": 1000})
     page.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else pytest.fail())
     page.goto(player.export(place / "run.html").as_uri())
-    page.wait_for_selector("#figure .main-svg")
+    page.wait_for_selector("#figure svg image")
     assert isinstance(player.walk, RunWalk)
     yield player.walk, page
     page.close()
@@ -83,9 +84,9 @@ def test_a_page_steps_by_keyboard(walk_and_page: tuple[RunWalk, Any], screenshot
     page.keyboard.press("Home")
     for number in range(1, 6):
         page.keyboard.press("ArrowRight")
-        page.wait_for_function(f"(title) => {TITLE}.startsWith(title)", arg=f"{number + 1} · ")
+        page.wait_for_function(f"(title) => {PAGE_TITLE}.startsWith(title)", arg=f"{number + 1} · ")
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function(f"() => {TITLE}.startsWith('5 · ')")
+    page.wait_for_function(f"() => {PAGE_TITLE}.startsWith('5 · ')")
     assert page.evaluate(f"() => {CURSOR}") == pytest.approx(walk.steps[4].middle, abs=1e-3)
     assert page.locator("#words").text_content().startswith(f"{walk.steps[4].start:.2f} to ")
     page.screenshot(path=screenshots / "run-page-900.png", full_page=True)
@@ -105,13 +106,13 @@ def test_a_page_plays_in_the_time_of_the_run(walk_and_page: tuple[RunWalk, Any],
     page.evaluate(FRAMES)
     at, number = page.evaluate(f"() => [{CURSOR}, {STEP}]")
     assert walk.steps[number].start - 0.01 <= at <= walk.steps[number].end + 0.01, "the text is of that time"
-    marks = page.evaluate("() => document.querySelector('.js-plotly-plot').data.at(-2).x.filter((x) => x !== null)")
+    marks = page.evaluate("() => document.getElementById('figure').data.at(-2).x.filter((x) => x !== null)")
     assert len(marks) >= len(walk.messages_in_transit(at)) and at >= flying.start
     page.evaluate(FRAMES)
     assert page.evaluate(f"() => {CURSOR}") == at, "it has stopped"
     page.set_viewport_size({"width": 1600, "height": 1000})
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function("() => document.querySelector('.js-plotly-plot').layout.paper_bgcolor === '#14171a'")
+    page.wait_for_function("() => getComputedStyle(document.body).backgroundColor === 'rgb(20, 23, 26)'")
     page.screenshot(path=screenshots / "run-page-1600-dark.png", full_page=True)
     _pace(page, 10)
     page.keyboard.press(" ")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from gnnqlab import cli
@@ -116,7 +117,7 @@ def test_notebooks_are_copied_and_changed_ones_need_overwrite(
     cli.main(["notebooks", str(folder), "--json"])
     books = json.loads(capsys.readouterr().out)["notebooks"]
     there = {file.name: file.read_bytes() for file in folder.iterdir()}
-    assert there == {file.name: file.read_bytes() for file in course_folder().glob("*.ipynb")}
+    assert set(there) == {file.name for file in course_folder().glob("*.ipynb")}
     assert books == sorted(str(folder / name) for name in there) and len(there) > 20
     mine = folder / "01_first_run.ipynb"
     mine.write_text("mine")
@@ -126,3 +127,34 @@ def test_notebooks_are_copied_and_changed_ones_need_overwrite(
     assert f"got {folder} with 01_first_run.ipynb; choose another folder, or --overwrite" in capsys.readouterr().err
     cli.main(["notebooks", str(folder), "--overwrite"])
     assert mine.read_bytes() == there[mine.name]
+
+
+def test_copies_have_no_outputs_unless_they_are_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["notebooks", str(tmp_path / "blank")])
+    for file in (tmp_path / "blank").iterdir():
+        cells = [cell for cell in nbformat.read(file, as_version=4).cells if cell.cell_type == "code"]
+        assert not any(cell.outputs or cell.execution_count for cell in cells)
+        stored = nbformat.read(course_folder() / file.name, as_version=4)
+        assert [cell.source for cell in cells] == [cell.source for cell in stored.cells if cell.cell_type == "code"]
+    cli.main(["notebooks", str(tmp_path / "whole"), "--with-outputs"])
+    for file in (tmp_path / "whole").iterdir():
+        assert file.read_bytes() == (course_folder() / file.name).read_bytes()
+
+
+def test_graded_cells_are_those_of_nbgrader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from gnnqlab.course.exercises import EXERCISES
+
+    cli.main(["notebooks", str(tmp_path / "class"), "--nbgrader"])
+    graded = {}
+    for file in (tmp_path / "class").iterdir():
+        book = nbformat.read(file, as_version=4)
+        nbformat.validate(book)
+        for cell in book.cells:
+            if mark := cell.metadata.get("nbgrader"):
+                graded[mark["grade_id"]] = cell.source
+                assert mark["grade"] and mark["locked"] and mark["points"] == 1 and mark["schema_version"] == 3
+    assert set(graded) == {f"test-{name.replace('.', '-')}" for name in EXERCISES}
+    source = graded["test-01-payload"]
+    exec(source, {"answer": 64})
+    with pytest.raises(AssertionError, match="01.payload is not right"):
+        exec(source, {"answer": None})

@@ -4,7 +4,8 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab import course
-from gnnqlab.course.exercises import EXERCISES, check
+from gnnqlab.course.exercises import check
+from tests.course.test_exercises import right
 
 
 def test_the_rows_that_travel_are_those_of_the_drawing(small) -> None:
@@ -37,8 +38,8 @@ def test_another_graph_is_not_drawn() -> None:
 def test_the_answers_of_the_first_notebook_are_right() -> None:
     from gnnqlab.kernels.codec.rows import row_bytes
 
-    assert EXERCISES["01.payload"].right == row_bytes(256, 2)
-    assert EXERCISES["01.ratio"].right == 4 * 256 / (row_bytes(256, 2) + 8)
+    assert right("01.payload") == row_bytes(256, 2)
+    assert right("01.ratio") == 4 * 256 / (row_bytes(256, 2) + 8)
 
     class SevenMoved:
         def cut(self, graph, workers):
@@ -47,7 +48,7 @@ def test_the_answers_of_the_first_notebook_are_right() -> None:
             return halves
 
     moved = gq.partition(course.ten_nodes(), SevenMoved(), workers=2)
-    assert EXERCISES["01.rows"].right == moved.quality.halo_rows.sum()
+    assert right("01.rows") == moved.quality.halo_rows.sum()
 
 
 def test_an_answer_may_be_rounded(capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,6 +123,13 @@ def test_a_figure_is_a_picture_until_it_is_drawn(kind: str, kept: str) -> None:
     assert json.loads(held) == figure
 
 
+def test_links_between_notebooks_are_links_between_pages() -> None:
+    data = {"text/html": ['<a href="01_first_run.ipynb">01</a>', '<a href="https://a.org/x.ipynb">x</a>']}
+    cells = [{"cell_type": "code", "outputs": [{"output_type": "execute_result", "data": data, "metadata": {}}]}]
+    ((output,),) = [cell["outputs"] for cell in json.loads(notebooks.drawn(json.dumps({"cells": cells})))["cells"]]
+    assert output["data"]["text/html"] == '<a href="01_first_run.html">01</a><a href="https://a.org/x.ipynb">x</a>'
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")

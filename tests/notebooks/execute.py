@@ -18,6 +18,8 @@ from nbclient import NotebookClient
 FOLDER = Path(__file__).parent.parent.parent / "notebooks"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
+PROGRESS = re.compile(r"^(?:<progress .*</progress> )?[\w ,]+: epoch \d+ of \d+")
+
 
 def execute(path: Path) -> None:
     """Run one notebook in a new kernel and write it back."""
@@ -46,13 +48,20 @@ def clean(book: nbformat.NotebookNode) -> None:
         count += 1
         cell.execution_count = count
         # Standard error is about this machine (warnings, progress), not part of the lesson.
-        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        cell.outputs = [
+            output for output in cell.outputs if output.get("name") != "stderr" and not _is_progress(output)
+        ]
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = count
             text = output.get("text", "") + "".join(map(str, output.get("data", {}).values()))
             if found := re.search(r"(/(home|root|tmp|Users)/[^\s\"'<]+)", text):
                 raise ValueError(f"outputs must name no path of this machine, got {found[1]}; end the cell otherwise")
+
+
+def _is_progress(output: nbformat.NotebookNode) -> bool:
+    """Return True for the line of a run's progress, which has seconds of this machine."""
+    return PROGRESS.search("".join(output.get("data", {}).get("text/html", ""))) is not None
 
 
 def main(names: list[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from gnnqlab.course.student.quantities import QUANTITIES
 from tests.cases import each
 from tests.slow_down import HANG_S
 
@@ -111,6 +112,24 @@ def test_executing_keeps_no_path_of_the_machine(path: Path) -> None:
     book = _read(path)
     clean(book)
     assert book == _read(path), "a committed notebook must equal the output of make notebooks"
+
+
+@each_notebook
+def test_guesses_are_empty_and_each_one_is_compared(path: Path) -> None:
+    if path.stem.startswith("00_"):
+        return
+    code = "\n".join(cell.source for cell in _code(path))
+    names = QUANTITIES[path.stem[:2]]
+    empty = ", ".join(f"{name}=None" for name in names)
+    assert f'guess = course.guess("{path.stem[:2]}", {empty})\nguess' in code
+    compared = " ".join(part[:200] for part in code.split("guess.compare(")[1:])
+    assert all(re.search(rf"\b{name}=", compared) for name in names)
+    assert "my_guess" not in code
+
+
+def test_make_lab_opens_the_index() -> None:
+    makefile = (FOLDER.parent / "Makefile").read_text(encoding="utf-8")
+    assert "cd notebooks && " in makefile and "/jupyter lab 00_index.ipynb " in makefile
 
 
 @pytest.mark.core

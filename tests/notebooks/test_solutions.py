@@ -48,6 +48,7 @@ def _written(text: str, folder: Path) -> str | None:
 def test_hidden_solutions_are_right(
     number: str, solutions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path / "runs"))
     folder = tmp_path / number
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))

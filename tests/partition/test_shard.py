@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gnnqlab.graph import Graph, SparseRows
 from gnnqlab.partition import NodeCut, Random, Shard, build_shard, partition
-from gnnqlab.partition.shard import aggregation_coefficients
+from gnnqlab.partition.coefficients import aggregation_coefficients
 from tests.graphs import random_graph
 
 graphs = st.builds(

@@ -91,6 +91,7 @@ def test_configuration_survives_json(settings):
         ({"model": len}, r"model must be a name, got <built-in .*; pass module:function .*gq.models.register_model"),
         ({"model": "../own_net.py:net"}, r"a module's file must be in this folder, got '../own_net.py'; write own_net"),
         ({"epoch": 3}, "no setting of a run with system 'vanilla' is called 'epoch'; did you mean epochs$"),
+        ({"schedule": "sequential"}, r"it is an axis; pass system=gq.systems.vanilla\(\).replace\(schedule=...\), or"),
         ({"learning_rate": 0.1}, "is called 'learning_rate'; did you mean lr$"),
         ({"num_workers": 2}, "is called 'num_workers'; did you mean workers$"),
         ({"bits": 2}, r"system 'vanilla' takes no settings, got \['bits'\]; leave them out or choose another system"),

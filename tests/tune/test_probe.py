@@ -30,6 +30,19 @@ def test_two_volumes_give_the_link():
     assert Timing.from_json(timing().to_json()) == timing()
 
 
+def test_rows_wait_as_in_the_probe_of_their_own_kind():
+    extra = 2 * GAMMA
+    plain = replace(timing(), bytes_per_s=RATE)  # a known rate, so that waiting cannot be taken for a slower link
+    quantized = replace(plain.quantized, epoch_s=plain.quantized.epoch_s + 4 * extra)
+    probes = [
+        replace(written_down(), timing=each, wire=each.wire) for each in (plain, replace(plain, quantized=quantized))
+    ]
+    exact, rounded = ([each.forecast(system=name).wire_s for each in probes] for name in ("vanilla", "fixed-bits"))
+    places = {message.place for message in probes[0].trace.messages}
+    assert exact[1] == pytest.approx(exact[0])
+    assert rounded[1] == pytest.approx(rounded[0] + len(places) * extra)
+
+
 def test_vanilla_is_computation_and_wire():
     probe = written_down()
     found = probe.vanilla

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gnnqlab.course.players.assigner_views import ASSIGNER_STEPS, draw_assignment
 from gnnqlab.course.players.assigner_walk import AssignerWalk, trace_parts
-from gnnqlab.course.players.stepped import Player, StepControls, WalkModel
+from gnnqlab.course.players.stepped import Player, StepControls, WalkModel, page_steps
 from gnnqlab.former_names import accepts_former_names
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.controls import KNOBS, row_with_tip
+from gnnqlab.lab.figures.light.choice_page import Choice, PageStep, write_choice_page
 from gnnqlab.settings import Former
-from gnnqlab.tune.probe import Probe
+from gnnqlab.tune.probe import LAMS, Probe
 from gnnqlab.tune.wire import Wire
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ _CHOICES = ((2, 4, 8), (2, 8), (2, 4), (4, 8), (1, 2, 4, 8))
 """Sets of bit-widths offered by the control."""
 _GROUPS = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Group sizes offered by the control."""
+_PAGE_LAMS, _PAGE_GROUPS = LAMS[::2], (10, 100)
+"""Values of λ of an exported page, and group sizes besides the one shown."""
 
 
 class AssignerModel(WalkModel):
@@ -170,6 +174,38 @@ class AssignerPlayer(Player):
             receiver=receiver,
         )
         self.model = AssignerModel(walk)
+
+    def export(self, path: str | Path) -> Path:
+        """Write a page that goes through the steps without a kernel or a network, by mouse, touch or keyboard.
+
+        It has six values of λ, up to three group sizes, and the message shown.
+
+        Args:
+            path: the file to write, ``.html``.
+
+        Returns:
+            The written path.
+
+        Raises:
+            ValueError: if the file name does not end in ``.html`` or ``.htm``.
+        """
+        walk = self.model.walk
+        sizes = sorted({*_PAGE_GROUPS, walk.settings.group_size})
+
+        def steps(lam: int, size: int) -> list[PageStep]:
+            return page_steps(ASSIGNER_STEPS, walk.with_changes(lam=_PAGE_LAMS[lam], group_size=sizes[size]))
+
+        choices = [
+            Choice(
+                label="λ", options=[f"{lam:g}" for lam in _PAGE_LAMS], kind="slider",
+                ends=("0: fastest", "1: least noise"),
+                first=min(range(len(_PAGE_LAMS)), key=lambda index: abs(_PAGE_LAMS[index] - walk.settings.lam)),
+            ),
+            Choice(
+                label="Group size", options=[str(size) for size in sizes], first=sizes.index(walk.settings.group_size)
+            ),
+        ]  # fmt: skip
+        return write_choice_page(path, title="Bit-widths are assigned, step by step", choices=choices, steps=steps)
 
     def whole(self) -> FigureData:
         """Return all six steps as one figure."""

@@ -1,120 +1,119 @@
 "use strict";
-// Player of an epoch: all steps share one figure and differ in the values of its last traces. If the steps have times,
-// it plays at these times, slowed down, and moves the markers of messages between sender and receiver.
-const ways = JSON.parse(document.getElementById("epoch").textContent);
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
-const still = window.matchMedia("(prefers-reduced-motion: reduce)");
-const [slider, words, play] = ["step", "words", "play"].map((id) => document.getElementById(id));
-const graph = document.getElementById("figure");
-const pace = document.getElementById("pace");
-const STEP_MS = 1500;
-let timer = null; // interval that advances the steps of an epoch without times
-let playing = false;
+// Player of an epoch: all steps share one figure and differ in the values of its last traces. It plays in the times of
+// the epoch, slowed down, and moves the markers of messages between sender and receiver.
+readValues().then(({ ways, looks }) => {
+  const [slider, words, title, play, graph, pace] = ["step", "words", "title", "play", "figure", "pace"].map((id) => document.getElementById(id));
+  const way = () => ways[document.querySelector("input[name=way]:checked")?.value ?? Object.keys(ways)[0]];
+  const drawing = () => ({ frames: way().frames, ...way()[theme()] });
+  const STEP_MS = 2000; // without motion, steps follow one another
+  let [change, playing, turn, timer] = [null, false, 0, null];
 
-const way = () => ways[document.querySelector("input[name=way]:checked")?.value ?? Object.keys(ways)[0]];
-const drawing = () => ({ frames: way().frames, ...way()[dark.matches ? "dark" : "light"] });
-
-async function draw() {
-  const { data, layout, frames, titles } = drawing();
-  const number = Number(slider.value);
-  const moved = frames[number];
-  const first = data.length - moved.length;
-  const traces = data.map((trace, at) => (at < first ? trace : { ...trace, ...moved[at - first] }));
-  words.textContent = way().words[number];
-  graph.setAttribute("aria-label", way().words[number]);
-  slider.setAttribute("aria-valuetext", titles[number]);
-  const shown = { ...layout, title: { ...layout.title, text: titles[number] }, width: undefined };
-  await Plotly.react(graph, traces, shown, { displayModeBar: false, responsive: true });
-}
-
-// Move markers and cursor, the last two traces, to a time between the middles of two steps.
-async function pass(at) {
-  const { data } = drawing();
-  const spots = way().tracks.map(([start, end, x, y, toX, toY]) => {
-    const gone = (at - start) / Math.max(end - start, 1e-6);
-    return gone > 0 && gone < 1 ? [x + gone * (toX - x), y + gone * (toY - y)] : [null, null];
-  });
-  const last = data.length - 1;
-  const [x, y] = [0, 1].map((axis) => spots.map((spot) => spot[axis]));
-  await Plotly.restyle(graph, { x: [x, [at, at]], y: [y, data[last].y] }, [last - 1, last]);
-}
-
-function go(number) {
-  slider.value = Math.max(0, Math.min(number, Number(slider.max)));
-  return draw();
-}
-
-function stop() {
-  clearInterval(timer);
-  timer = null;
-  playing = false;
-  play.textContent = "Play";
-  words.setAttribute("aria-live", "polite");
-}
-
-// Play from the current step to the end; follow the slider if the user moves it, and end when paused.
-async function playTimes() {
-  const { times } = way();
-  const length = times[times.length - 1][1];
-  const frame = () => new Promise((done) => requestAnimationFrame(done));
-  let [at, before] = [times[Number(slider.value)][0], await frame()];
-  let number = Number(slider.value);
-  while (playing) {
-    const now = await frame();
-    if (Number(slider.value) !== number) [number, at] = [Number(slider.value), times[Number(slider.value)][0]];
-    at += ((now - before) / 1000) * (length / Number(pace.value));
-    before = now;
-    if (at >= length) {
-      await go(Number(slider.max));
-      return stop();
-    }
-    let next = number;
-    while (times[next][1] <= at) next += 1;
-    if (next !== number) {
-      number = next;
-      await go(number);
-    }
-    if (playing) await pass(at);
+  function draw() {
+    const { data, layout, frames, titles } = drawing();
+    const number = Number(slider.value);
+    const moved = frames[number];
+    const first = data.length - moved.length;
+    if (!change) change = drawChart(graph, structuredClone({ data, layout }), looks[theme()]);
+    moved.forEach((values, each) => change(first + each, values));
+    title.textContent = titles[number];
+    words.textContent = way().words[number];
+    graph.setAttribute("aria-label", way().words[number]);
+    slider.setAttribute("aria-valuetext", titles[number]);
   }
-}
 
-function toggle() {
-  if (playing) return stop();
-  if (slider.value === slider.max) go(0);
-  playing = true;
-  play.textContent = "Pause";
-  words.setAttribute("aria-live", "off"); // steps change faster than a screen reader can read them
-  if (way().times && !still.matches) return playTimes();
-  timer = setInterval(() => {
-    if (slider.value === slider.max) return stop();
-    go(Number(slider.value) + 1);
-  }, still.matches ? 2 * STEP_MS : STEP_MS);
-}
+  function redraw() {
+    change = null;
+    draw();
+  }
 
-function choose() {
-  slider.max = way().words.length - 1;
-  go(Number(slider.value));
-}
+  // Move markers and cursor, the last two traces, to a time.
+  function pass(time) {
+    const spots = way().tracks.map(([start, end, x, y, toX, toY]) => {
+      const gone = (time - start) / Math.max(end - start, 1e-6);
+      return gone > 0 && gone < 1 ? [x + gone * (toX - x), y + gone * (toY - y)] : [null, null];
+    });
+    const last = drawing().data.length - 1;
+    change(last - 1, { x: spots.map(([x]) => x), y: spots.map(([, y]) => y) });
+    change(last, { x: [time, time] });
+  }
 
-const KEYS = {
-  ArrowLeft: () => go(Number(slider.value) - 1),
-  ArrowRight: () => go(Number(slider.value) + 1),
-  Home: () => go(0),
-  End: () => go(Number(slider.max)),
-  " ": toggle,
-};
+  function go(number) {
+    slider.value = Math.max(0, Math.min(number, Number(slider.max)));
+    draw();
+  }
 
-unpack().then(() => {
+  function stop() {
+    clearInterval(timer);
+    playing = false;
+    turn += 1; // ends the playing under way
+    play.textContent = "Play";
+    words.setAttribute("aria-live", "polite");
+  }
+
+  // Play from the current step to the end; follow the slider if the user moves it, and end when paused.
+  async function playTimes() {
+    const { times, span } = way();
+    const length = times[times.length - 1][1];
+    const speed = (span ?? length) / 1000; // the time axis in a second, the same for all ways
+    const mine = turn;
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    let number = Number(slider.value);
+    let [time, before] = [times[number][0], await frame()];
+    while (playing && mine === turn) {
+      const now = await frame();
+      if (!playing || mine !== turn) return;
+      if (Number(slider.value) !== number) [number, time] = [Number(slider.value), times[Number(slider.value)][0]];
+      time += ((now - before) * speed) / Number(pace.value);
+      before = now;
+      if (time >= length) {
+        go(Number(slider.max));
+        pass(length);
+        return stop();
+      }
+      let next = number;
+      while (times[next][1] <= time) next += 1;
+      if (next !== number) go((number = next));
+      pass(time);
+    }
+  }
+
+  function toggle() {
+    if (playing) return stop();
+    if (slider.value === slider.max) go(0);
+    playing = true;
+    play.textContent = "Pause";
+    words.setAttribute("aria-live", "off"); // steps change faster than a screen reader can read them
+    if (!still.matches) return playTimes();
+    timer = setInterval(() => (slider.value === slider.max ? stop() : go(Number(slider.value) + 1)), STEP_MS);
+  }
+
+  function choose() {
+    const wasPlaying = playing;
+    stop();
+    slider.max = way().words.length - 1;
+    slider.value = Math.min(Number(slider.value), Number(slider.max));
+    redraw();
+    if (wasPlaying) toggle();
+  }
+
+  const KEYS = {
+    ArrowLeft: () => go(Number(slider.value) - 1),
+    ArrowRight: () => go(Number(slider.value) + 1),
+    Home: () => go(0),
+    End: () => go(Number(slider.max)),
+    " ": toggle,
+  };
   choose();
+  watchPage(redraw);
   play.addEventListener("click", toggle);
-  document.getElementById("back").addEventListener("click", () => go(Number(slider.value) - 1));
-  document.getElementById("next").addEventListener("click", () => go(Number(slider.value) + 1));
+  document.getElementById("back").addEventListener("click", KEYS.ArrowLeft);
+  document.getElementById("next").addEventListener("click", KEYS.ArrowRight);
   slider.addEventListener("input", draw);
   for (const each of document.querySelectorAll("input[name=way]")) each.addEventListener("change", choose);
-  dark.addEventListener("change", draw);
   document.addEventListener("keydown", (event) => {
-    if (event.target.matches("input, button, select") || !(event.key in KEYS)) return; // these elements handle keys themselves
+    if (event.target.matches("input, button, select") || !(event.key in KEYS)) return; // these handle keys themselves
     KEYS[event.key]();
     event.preventDefault();
   });
+  if (location.hash === "#play" && !still.matches) toggle();
 });

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.players.epoch_page import page_way, write_page
-from gnnqlab.course.players.epoch_views import changed_traces, draw_epoch_step, draw_film, title_of
+from gnnqlab.course.players.epoch_views import changed_traces, draw_epoch_step, draw_film, row_ways, title_of
 from gnnqlab.course.players.epoch_walk import WAYS, EpochWalk
 from gnnqlab.course.players.epoch_words import say_step
 from gnnqlab.course.players.run_views import RunDrawing
@@ -59,9 +60,11 @@ class EpochModel(Stepped):
         Raises:
             ValueError: if there is no such way.
         """
-        # Training takes seconds, so each way is trained once, when it is first shown.
+        # Training takes a moment, so each way is trained once, when it is first shown.
         if way not in self._walks:
-            self._walks[way] = EpochWalk.from_partition(self._parts, way, **self._settings)
+            walk = EpochWalk.from_partition(self._parts, way, **self._settings)
+            # every way is compared with Vanilla, which is trained with the first of them
+            self._walks[way] = walk if way == "vanilla" else replace(walk, vanilla=self.walk_of("vanilla"))
         return self._walks[way]
 
     def change(self, way: str) -> None:
@@ -105,12 +108,20 @@ class EpochModel(Stepped):
 
 
 def _page_way(walk: EpochWalk) -> dict[str, Any]:
-    return page_way(
+    way = page_way(
         words=[say_step(walk, step) for step in walk.steps],
         titles=[title_of(step) for step in walk.steps],
         first_figure=lambda dark: draw_epoch_step(walk, walk.steps[0], dark=dark).figure,
-        changes=lambda dark: [changed_traces(walk, step, dark=dark) for step in walk.steps],
+        changes=lambda dark: [changed_traces(walk, step) for step in walk.steps],
     )
+    way["times"] = [[round(step.start, 2), round(step.end, 2)] for step in walk.steps]  # microseconds
+    way["tracks"] = [
+        [round(each, 3) for each in (flight.start, flight.end, *start, *end)]
+        for flight, ways in zip(walk.flights, row_ways(walk), strict=True)
+        for start, end in ways
+    ]
+    way["span"] = round(walk.axis_end, 2)  # the time axis, so that all ways play at the same pace
+    return way
 
 
 class RunModel(Stepped):
@@ -216,8 +227,9 @@ class EpochPlayer(Player):
     machines have separate clocks.
 
     With a partition of a small graph it trains a few epochs now, in this process, with the code of launched runs, in
-    one of several ways, and plays the last of them. All steps have the same length on the timelines, because steps of
-    ten nodes take microseconds; the order shows the effect of a schedule.
+    one of several ways, and plays the last of them. Steps of ten nodes take microseconds that measure Python, so the
+    timelines have modelled times: counted work at a fixed rate, bytes on a link of 1 MB/s (``epoch_times.py``). All
+    ways share the axis, on which a dashed line marks the end of Vanilla's epoch.
 
     At the end of a notebook cell it shows the player; without a kernel, an animated figure.
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.course.players.epoch_words import TITLES, say_step
+from gnnqlab.course.players.epoch_walk import WAYS, EpochStep, EpochWalk, Flight
+from gnnqlab.course.players.epoch_words import TITLES, compare_length, say_step
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import lanes
 from gnnqlab.lab.figures.graph_drawing import draw_partition
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-    from gnnqlab.course.players.epoch_walk import EpochStep, EpochWalk, Flight
-
 __all__ = [
     "draw_epoch_step",
     "draw_film",
@@ -27,12 +26,16 @@ __all__ = [
     "lanes_below",
     "make_film",
     "changed_traces",
+    "row_marks",
+    "row_ways",
     "title_of",
 ]
 
+_OUT, _IN = 0.12, 0.88
+"""Start and end of a row's way as fractions of its edge, whose ends hold the names of nodes."""
 _ASIDE = 0.11
 """Distance of a moving row from its edge, in units of the drawing; the opposite direction uses the other side."""
-_GRAPH, _LANE, _ROOM = 300, 30, 190
+_GRAPH, _LANE, _ROOM = 280, 28, 210
 """Height in pixels of the graph, of each timeline, and of everything else."""
 
 
@@ -58,7 +61,7 @@ def draw_film(walk: EpochWalk, *, dark: bool = False) -> FigureData:
     figure, words = _figure(walk, walk.steps[0], dark=dark), [say_step(walk, step) for step in walk.steps]
     film = make_film(
         figure,
-        [changed_traces(walk, step, dark=dark) for step in walk.steps],
+        [changed_traces(walk, step) for step in walk.steps],
         [
             {"title": {"text": title_of(step)}, "meta": {"caption": text}}
             for step, text in zip(walk.steps, words, strict=True)
@@ -66,8 +69,9 @@ def draw_film(walk: EpochWalk, *, dark: bool = False) -> FigureData:
         words={f"{step.number + 1} · {step.name}": text for step, text in zip(walk.steps, words, strict=True)},
         labels=[str(step.number + 1) for step in walk.steps],
         step_ms=1200,
+        below=0.16,
     )
-    figure.update_layout(height=figure.layout.height + 60, margin={"b": 150}, legend={"y": -0.36})
+    figure.update_layout(height=figure.layout.height + 80, margin={"b": figure.layout.margin.b + 80})
     return film
 
 
@@ -135,42 +139,65 @@ def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, distance: 
     )
 
 
-def changed_traces(walk: EpochWalk, step: EpochStep, *, dark: bool = False) -> list[dict[str, Any]]:
-    """Return the traces that change from step to step, as dictionaries: nodes that compute, moving rows, cursor."""
+def changed_traces(walk: EpochWalk, step: EpochStep) -> list[dict[str, Any]]:
+    """Return the changes of the last traces in a step: nodes that compute, positions of rows, cursor.
+
+    A row that is not in transit has the position ``None``.
+    """
     places = places_of(walk.parts.graph)  # node -> position
-    ink, lanes_of = "#e6e8ea" if dark else "#1f2328", lane_names(walk.parts.workers)
     ring = [places[node] for node in _active(walk, step)]  # nodes that compute in this step
-    # (x, y) of every row in transit
-    dots = [
-        spot for flight, fraction in walk.messages_in_transit(step.cursor) for spot in _spots(walk, flight, fraction)
+    spots: list[tuple[float, float] | tuple[None, None]] = []
+    for flight, ways in zip(walk.flights, row_ways(walk), strict=True):
+        fraction = flight.progress(step.cursor)
+        spots += [
+            (None, None) if fraction is None else (x + fraction * (to_x - x), y + fraction * (to_y - y))
+            for (x, y), (to_x, to_y) in ways
+        ]
+    rounded = [[None if value is None else round(value, 3) for value in spot] for spot in spots]
+    return [
+        {"x": [x for x, _ in ring], "y": [y for _, y in ring]},
+        {"x": [x for x, _ in rounded], "y": [y for _, y in rounded]},
+        {"x": [round(step.cursor, 3)] * 2},
     ]
-    # one label per row, "2b"
-    labels = [f"{bits}b" for flight, _ in walk.messages_in_transit(step.cursor) for bits in flight.rows.bits]
-    # Gradients are drawn as diamonds in another colour.
-    backward_flags = [
-        flight.rows.place.direction == "backward"
-        for flight, _ in walk.messages_in_transit(step.cursor)
-        for _ in flight.rows.nodes
+
+
+def row_marks(walk: EpochWalk) -> list[tuple[str, bool]]:
+    """Return for every row of every message its label, ``2b``, and True if it holds gradients."""
+    return [
+        (f"{bits}b", flight.rows.place.direction == "backward") for flight in walk.flights for bits in flight.rows.bits
     ]
+
+
+def row_ways(walk: EpochWalk) -> list[list[tuple[tuple[float, float], tuple[float, float]]]]:
+    """Return for every message the ways of its rows across the drawing: first and last position."""
+    return [list(zip(_spots(walk, flight, _OUT), _spots(walk, flight, _IN), strict=True)) for flight in walk.flights]
+
+
+def _moving_traces(walk: EpochWalk, step: EpochStep, ink: str) -> list[dict[str, Any]]:
+    """Return the traces that change from step to step, in one step."""
+    marks, lanes_of = row_marks(walk), lane_names(walk.parts.workers)
+    ring, rows, cursor = changed_traces(walk, step)
     return [
         {
-            "type": "scatter", "mode": "markers", "x": [x for x, _ in ring], "y": [y for _, y in ring],
+            "type": "scatter", "mode": "markers", **ring, "name": "computes now",
             "marker": {"size": 42, "color": "rgba(0,0,0,0)", "line": {"width": 3, "color": ink}},
-            "name": "computes now", "hoverinfo": "skip", "showlegend": False, "cliponaxis": False,
+            "hoverinfo": "skip", "showlegend": False, "cliponaxis": False,
         },
         {
-            "type": "scatter", "mode": "markers+text", "x": [x for x, _ in dots], "y": [y for _, y in dots],
-            "text": labels, "textposition": "middle center", "textfont": {"size": 11, "color": "#000000"},
+            "type": "scatter", "mode": "markers+text", **rows, "name": "row under way",
+            "text": [label for label, _ in marks], "textposition": "middle center",
+            "textfont": {"size": 11, "color": "#000000"},
             "marker": {
-                "size": 25, "symbol": ["diamond" if is_backward else "circle" for is_backward in backward_flags],
-                "color": [OKABE_ITO["sky"] if not is_backward else "#f0e442" for is_backward in backward_flags],
+                # Gradients are diamonds in another colour.
+                "size": 25, "symbol": ["diamond" if is_backward else "circle" for _, is_backward in marks],
+                "color": ["#f0e442" if is_backward else OKABE_ITO["sky"] for _, is_backward in marks],
                 "line": {"width": 1.5, "color": ink},
             },
-            "name": "row under way", "hoverinfo": "skip", "showlegend": False, "cliponaxis": False,
+            "hoverinfo": "skip", "showlegend": False, "cliponaxis": False,
         },
         {
             "type": "scatter", "mode": "lines", "xaxis": "x2", "yaxis": "y2", "name": "now", "hoverinfo": "skip",
-            "x": [step.cursor, step.cursor], "y": [lanes_of[0], lanes_of[-1]],  # vertical line across all lanes
+            **cursor, "y": [lanes_of[0], lanes_of[-1]],  # vertical line across all lanes
             "line": {"width": 3, "color": ink}, "showlegend": False, "cliponaxis": False,
         },
     ]  # fmt: skip
@@ -185,14 +212,13 @@ def _figure(walk: EpochWalk, step: EpochStep, *, dark: bool) -> Figure:
     height = _GRAPH + _LANE * len(lines) + _ROOM
     plot = _GRAPH + _LANE * len(lines) + 40  # height of graph and timelines in pixels
     share = (_LANE * len(lines)) / plot  # the part of the height with the timelines
-    num_steps = len(walk.steps)
     # all workers take the same steps
     parts = [(part, rank) for rank in range(walk.parts.workers) for part in walk.steps]
     activities = pd.DataFrame({
         "what": [part.activity for part, _ in parts],
         "lane": [f"worker {rank}" for _, rank in parts],
-        "start": [part.number for part, _ in parts],  # every step has length 1
-        "end": [part.number + 1.0 for part, _ in parts],
+        "start": [part.start for part, _ in parts],
+        "end": [part.start + part.modelled_us[rank] for part, rank in parts],  # each worker's own end
         "said": [_took(part, rank) for part, rank in parts],
     })  # fmt: skip
     flights = pd.DataFrame({
@@ -200,22 +226,45 @@ def _figure(walk: EpochWalk, step: EpochStep, *, dark: bool) -> Figure:
         # sent in the epoch before: cut off at the left edge
         "start": [max(flight.start, 0.0) for flight in walk.flights],
         # arrives in the next epoch: cut off at the right edge
-        "end": [min(flight.end, num_steps) for flight in walk.flights],
-        "said": [f"{flight.rows.num_bytes} bytes" for flight in walk.flights],
+        "end": [min(flight.end, walk.length) for flight in walk.flights],
+        "said": [f", {flight.rows.num_bytes} bytes" for flight in walk.flights],
     })  # fmt: skip
-    figure.add_traces(lanes_below(activities, flights, ground="#14171a" if dark else "#ffffff", hover="%{customdata}"))
-    figure.add_traces(changed_traces(walk, step, dark=dark))
+    flights = flights[flights["end"] > 0]  # without messages that arrived before the epoch
+    ink, ground = ("#e6e8ea", "#14171a") if dark else ("#1f2328", "#ffffff")
+    hover = "%{x:.0f} µs from %{base:.0f} µs%{customdata}"
+    figure.add_traces(lanes_below(activities, flights, ground=ground, hover=hover))
+    _add_ends(figure, walk, ink)
+    figure.add_traces(_moving_traces(walk, step, ink))
     caption = say_step(walk, step)
     finish(figure, title=title_of(step), caption=caption, dark=dark, height=height)
     figure.update_layout(
         barmode="overlay",
         yaxis={"domain": [share + 0.06, 1.0]},
-        xaxis2={"anchor": "y2", "range": [0, num_steps], "visible": False, "fixedrange": True},
+        xaxis2={
+            "anchor": "y2", "range": [0, walk.axis_end], "fixedrange": True, "showgrid": False,
+            "title": {"text": "modelled microseconds", "font": {"size": 12}},
+        },
         yaxis2=lane_axis(lines, share),
-        legend={"traceorder": "normal", "y": -0.03, "yanchor": "top"},
-        margin={"t": 46, "b": 80, "l": 84},
+        legend={"traceorder": "normal", "yref": "container", "y": 0.0, "yanchor": "bottom"},
+        margin={"t": 46, "b": 112, "l": 92},
     )  # fmt: skip
     return figure
+
+
+def _add_ends(figure: Figure, walk: EpochWalk, ink: str) -> None:
+    """Mark the end of the epoch and, as a dashed line, that of Vanilla's."""
+    if walk.vanilla is None or walk.way == "vanilla":
+        ends = [(walk.length, "solid", f"{WAYS[walk.way].label}: {walk.length:.0f} µs")]
+    else:
+        own = f"{WAYS[walk.way].label}: {walk.length:.0f} µs, {compare_length(walk)}"
+        ends = [(walk.length, "solid", own), (walk.vanilla.length, "dash", f"Vanilla: {walk.vanilla.length:.0f} µs")]
+    for row, (end, dash, text) in enumerate(ends):
+        line = {"width": 1.5, "color": ink, "dash": dash}
+        figure.add_shape(type="line", x0=end, x1=end, y0=0, y1=1, xref="x2", yref="y2 domain", line=line)
+        figure.add_annotation(
+            x=end, y=1, xref="x2", yref="y2 domain", text=text, showarrow=False, xanchor="right", yanchor="bottom",
+            yshift=2 + 16 * row, font={"size": 12, "color": ink},
+        )  # fmt: skip
 
 
 def lanes_below(activities: DataFrame, flights: DataFrame, *, ground: str, hover: str) -> list[Any]:
@@ -261,7 +310,7 @@ def title_of(step: EpochStep) -> str:
 
 
 def _took(part: EpochStep, rank: int) -> str:
-    return f": {part.milliseconds[rank]:.3g} ms here" if part.milliseconds else ""
+    return f"; measured here {part.milliseconds[rank]:.3g} ms" if part.milliseconds else ""
 
 
 def _active(walk: EpochWalk, step: EpochStep) -> list[int]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.experiments.one_epoch import OneEpoch, SentRows, train_one_epoch
+from gnnqlab.course.players.epoch_times import EpochTimes, Part, model_times
 from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.exchange.timeline import Span
 from gnnqlab.message.caches.cache import Unchanged
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from gnnqlab.systems.system import System
 
 __all__ = ["WAYS", "EpochStep", "EpochWalk", "Flight"]
-
-_LEAVES, _COMES = 0.25, 0.75
-"""Drawn times of sending and arrival, as fractions of the steps ``post`` and ``wait``."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,13 @@ class EpochStep:
     place: ExchangeKey | None
     """Key of the exchange: layer, direction, round."""
     number: int
-    """Number from 0; on the timelines the step spans ``[number, number + 1]``."""
+    """Number from 0."""
     milliseconds: tuple[float, ...]
     """Time measured by each worker; empty if not measured."""
+    start: float
+    """Modelled start on all workers, in microseconds since the epoch began; see ``epoch_times.py``."""
+    modelled_us: tuple[float, ...]
+    """Modelled time of each worker, in microseconds."""
 
     @property
     def name(self) -> str:
@@ -74,21 +76,27 @@ class EpochStep:
         )
 
     @property
+    def end(self) -> float:
+        """Modelled end on the slowest worker, in microseconds."""
+        return self.start + max(self.modelled_us)
+
+    @property
     def cursor(self) -> float:
-        return self.number + 0.5
+        """Time at which the step is drawn: its middle, in microseconds."""
+        return (self.start + self.end) / 2
 
 
 @dataclass(frozen=True)
 class Flight:
-    """Message in transit between two positions on the timelines."""
+    """Message in transit between two modelled times, in microseconds."""
 
     rows: SentRows
     start: float
     end: float
 
-    def progress(self, position: float) -> float | None:
-        """Return the fraction of its way covered at a position, in (0, 1); ``None`` if it is not in transit."""
-        fraction = (position - self.start) / (self.end - self.start)
+    def progress(self, time_us: float) -> float | None:
+        """Return the fraction of its way covered at a time, in (0, 1); ``None`` if it is not in transit."""
+        fraction = (time_us - self.start) / (self.end - self.start)
         return fraction if 0 < fraction < 1 else None
 
 
@@ -99,6 +107,8 @@ class EpochWalk:
     parts: Parts
     way: str
     facts: OneEpoch
+    vanilla: EpochWalk | None = None
+    """The same epoch in Vanilla, with which its length is compared."""
 
     @classmethod
     def from_partition(cls, parts: Parts, way: str = "vanilla", **settings: Any) -> EpochWalk:
@@ -147,25 +157,30 @@ class EpochWalk:
             # the all-reduce has no measured time here
             parts.append((activity, place, () if activity == "reduce" else tuple(rank[index][1] for rank in ranks)))
         parts.append(("update", None, ()))
-        return tuple(EpochStep(activity, place, number, ms) for number, (activity, place, ms) in enumerate(parts))
+        times = self._model([(activity, place) for activity, place, _ in parts])
+        return tuple(
+            EpochStep(activity, place, number, ms, times.starts[number], times.durations[number])
+            for number, (activity, place, ms) in enumerate(parts)
+        )
 
     @cached_property
     def flights(self) -> tuple[Flight, ...]:
         """All messages; one used in the next epoch occurs twice: as sent now, and as received from the epoch before."""
-        numbers = {(step.activity, step.place): step.number for step in self.steps}
-        flights = []
-        for rows in self.facts.messages:
-            if not rows.nodes:  # a cache skipped every row
-                continue
-            start, end = numbers["post", rows.place] + _LEAVES, numbers["wait", rows.place] + _COMES
-            if start < end:  # sent and used in this epoch
-                flights.append(Flight(rows, start, end))
-            else:
-                # Used before it was sent: the rows in use are those of the epoch before.
-                length = len(self.steps)
-                # arrives now; sent now
-                flights += [Flight(rows, start - length, end), Flight(rows, start, end + length)]
-        return tuple(flights)
+        times = self._model([(step.activity, step.place) for step in self.steps])
+        return tuple(Flight(each.rows, each.start, each.end) for each in times.transfers)
+
+    @property
+    def length(self) -> float:
+        """Modelled length of the epoch, in microseconds."""
+        return self.steps[-1].end
+
+    @property
+    def axis_end(self) -> float:
+        """End of the time axis, in microseconds: Vanilla's epoch, or a longer own one, and some space."""
+        return 1.05 * max(self.length, self.vanilla.length if self.vanilla else 0.0)
+
+    def _model(self, steps: Sequence[Part]) -> EpochTimes:
+        return model_times(steps, self.parts, self.facts.messages)
 
     def is_stale(self, place: ExchangeKey) -> bool:
         """Return True if the rows used in an exchange were sent in the epoch before."""
@@ -176,9 +191,9 @@ class EpochWalk:
         """Return the messages of an exchange."""
         return [rows for rows in self.facts.messages if rows.place == place]
 
-    def messages_in_transit(self, position: float) -> list[tuple[Flight, float]]:
-        """Return the messages in transit at a position, with the fraction of the way that each has covered."""
-        return [(flight, fraction) for flight in self.flights if (fraction := flight.progress(position)) is not None]
+    def messages_in_transit(self, time_us: float) -> list[tuple[Flight, float]]:
+        """Return the messages in transit at a time, with the fraction of the way that each has covered."""
+        return [(flight, fraction) for flight in self.flights if (fraction := flight.progress(time_us)) is not None]
 
     def nodes(self, rank: int, kind: str) -> list[int]:
         """Return a worker's ``central``, ``marginal`` or ``halo`` nodes, ascending."""
@@ -193,7 +208,7 @@ class EpochWalk:
         return sum(rows.num_bytes for rows in self.facts.messages)
 
     def to_frame(self, step: EpochStep) -> DataFrame:
-        """Return one line per worker: rows sent in the step's exchange, and its duration of the step."""
+        """Return one line per worker: rows sent in the step's exchange, and its times of the step."""
         import pandas as pd
 
         lines = []
@@ -204,6 +219,7 @@ class EpochWalk:
                     "sends rows of nodes": ", ".join(str(node) for rows in messages for node in rows.nodes) or "–",
                     "bits": ", ".join(sorted({str(bits) for rows in messages for bits in rows.bits})) or "–",
                     "bytes": sum(rows.num_bytes for rows in messages),
+                    "modelled (µs)": round(step.modelled_us[rank], 1),
                     "took here (ms)": step.milliseconds[rank] if step.milliseconds else float("nan"),
                 }
             )

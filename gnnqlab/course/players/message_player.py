@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.experiments.real_message import RealMessage, trained_message
 from gnnqlab.course.players.message_views import STEPS, draw_walk
 from gnnqlab.course.players.message_walk import MessageWalk
-from gnnqlab.course.players.stepped import Player, StepControls, WalkModel
+from gnnqlab.course.players.stepped import Player, StepControls, WalkModel, page_steps
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.controls import KNOBS, LABEL_LEFT, row_with_tip
+from gnnqlab.lab.figures.light.choice_page import Choice, PageStep, write_choice_page
 
 if TYPE_CHECKING:
     from gnnqlab.partition.parts import Parts
 
 __all__ = ["MessagePlayer", "PlayerModel"]
+
+_PAGE_ROWS = 3
+"""Number of rows that an exported page follows."""
 
 
 class PlayerModel(WalkModel):
@@ -124,6 +129,35 @@ class MessagePlayer(Player):
     def whole(self) -> FigureData:
         """Draw the main steps as one figure."""
         return draw_walk(self.model.walk)
+
+    def export(self, path: str | Path) -> Path:
+        """Write a page that goes through the steps without a kernel or a network, by mouse, touch or keyboard.
+
+        It has all bit-widths and three rows of the message, with the noise shown.
+
+        Args:
+            path: the file to write, ``.html``.
+
+        Returns:
+            The written path.
+
+        Raises:
+            ValueError: if the file name does not end in ``.html`` or ``.htm``.
+        """
+        from gnnqlab.kernels.codec.rows import WIDTHS
+
+        shown, message = self.model.walk, self.model.message
+        nodes = list(dict.fromkeys([shown.node, *message.ids.tolist()]))[:_PAGE_ROWS]
+
+        def steps(bits: int, row: int) -> list[PageStep]:
+            walk = MessageWalk.from_message(message, bits=WIDTHS[bits], node=nodes[row], draw=shown.draw)
+            return page_steps(STEPS, walk)
+
+        choices = [
+            Choice(label="Bits", options=[human_bits(bits) for bits in WIDTHS], first=WIDTHS.index(shown.bits)),
+            Choice(label="Row", options=[f"node {node}" for node in nodes]),
+        ]
+        return write_choice_page(path, title="One message, step by step", choices=choices, steps=steps)
 
     def __repr__(self) -> str:
         walk = self.model.walk

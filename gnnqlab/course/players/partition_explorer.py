@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import html
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.players.cut_model import MAX_PARTS, PARTITIONERS, ExplorerModel
-from gnnqlab.lab.figures.bundle import fallback_for, table_html
+from gnnqlab.lab.figures.bundle import FigureData, caption_of, fallback_for, table_html
 from gnnqlab.lab.figures.controls import (
     KNOBS,
     LABEL_LEFT,
@@ -24,6 +25,7 @@ from gnnqlab.lab.figures.controls import (
     shows_static,
 )
 from gnnqlab.lab.figures.figure_view import FigureView
+from gnnqlab.lab.figures.light.choice_page import Choice, PageStep, write_choice_page
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,6 +52,8 @@ _SHOWS = {
 }
 # Offered numbers of hosts.
 _HOSTS = (1, 2, 4)
+# Numbers of parts on an exported page.
+_PAGE_PARTS = (2, 4, 8)
 # Label of the choice without a worker.
 _ALL = "all"
 
@@ -295,6 +299,52 @@ class PartitionExplorer:
     def to_code(self) -> str:
         """Return the line of Python that makes the partition shown."""
         return self.model.code
+
+    def export(self, path: str | Path) -> Path:
+        """Write a page that explores partitions without a kernel or a network, by mouse, touch or keyboard.
+
+        It has all partitioners of this machine, 2, 4 and 8 parts, and the views ``owner`` and ``halo``.
+
+        Args:
+            path: the file to write, ``.html``.
+
+        Returns:
+            The written path.
+
+        Raises:
+            ValueError: if the file name does not end in ``.html`` or ``.htm``.
+        """
+        shown = self.model
+        names, views = shown.available_partitioners, ("owner", "halo")
+        numbers = [each for each in _PAGE_PARTS if each <= shown.most_parts]
+
+        def steps(name: int, number: int, view: int) -> list[PageStep]:
+            model = ExplorerModel(
+                shown.graph,
+                partitioner=names[name],
+                parts=numbers[number],
+                most_parts=shown.most_parts,
+                bits=shown.bits,
+            )
+            model.set_view(views[view])
+            words = html.escape(caption_of(model.sharing().figure))
+
+            def draw_sharing(dark: bool) -> FigureData:
+                return model.sharing(dark=dark)
+
+            def draw_map(dark: bool) -> FigureData:
+                return model.map(dark=dark)
+
+            code = f"<br><code>{html.escape(model.code)}</code>"
+            return [PageStep.from_drawings(draw_map, draw_sharing, words=words + code)]
+
+        choices = [
+            Choice(label="Cut by", options=list(names), first=names.index(shown.partitioner)),
+            Choice(label="Parts", options=[str(number) for number in numbers], first=min(1, len(numbers) - 1)),
+            Choice(label="Show", options=list(views)),
+        ]
+        title = f"Partitions of {shown.graph.name}: {shown.graph.num_nodes:,} nodes"
+        return write_choice_page(path, title=title, choices=choices, steps=steps)
 
     @cached_property
     def _controls(self) -> CutControls:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gnnqlab.lab.figures.bundle import FigureData, fallback_for, table_html
 from gnnqlab.lab.figures.controls import TABLE, WIDTH, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
+from gnnqlab.lab.figures.light.choice_page import PageStep
 from gnnqlab.lab.figures.theme import finish
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["Player", "WalkStep", "StepControls", "Stepped", "WalkModel", "draw_step", "titled_charts"]
+__all__ = ["Player", "WalkStep", "StepControls", "Stepped", "WalkModel", "draw_step", "page_steps", "titled_charts"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,21 @@ def draw_step(steps: Mapping[str, WalkStep], walk: Any, name: str, *, dark: bool
     words, height = step.say(walk), step.height(walk)
     finish(figure, title=title, caption=words, dark=dark, height=height, legend_rows=step.legend_rows)
     return FigureData(figure, step.frame(walk))
+
+
+def page_steps(steps: Mapping[str, WalkStep], walk: Any) -> list[PageStep]:
+    """Return all steps of a walk for a page without a kernel; they are titled with their numbers."""
+    found = []
+    for number, name in enumerate(steps, start=1):
+
+        def draw(dark: bool, name: str = name) -> FigureData:
+            return draw_step(steps, walk, name, dark=dark)
+
+        step = PageStep.from_drawings(
+            draw, words=html.escape(steps[name].say(walk)), table=f"The numbers of step {number}"
+        )
+        found.append(step)
+    return found
 
 
 def titled_charts(

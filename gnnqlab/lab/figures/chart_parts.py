@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from gnnqlab.lab.figures.theme import OKABE_ITO, Style, finish, template
+from gnnqlab.lab.figures.theme import OKABE_ITO, Style, finish, set_template
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -165,7 +165,7 @@ def end_chart(
                 y=level,
             )  # fmt: skip
     dark = page.get("dark", False)
-    figure.update_layout(template=template(dark=dark))
+    set_template(figure, dark=dark)
     if "title" not in page:
         return figure
     title, height, rows = page["title"], page.get("height", 360), page.get("legend_rows", 1)

@@ -8,10 +8,10 @@ import html
 import json
 from pathlib import Path
 
-__all__ = ["page", "script_json"]
+__all__ = ["POLICY", "page", "script_json"]
 
 # No requests: the page works without a network and in later years, and no server learns that it was opened.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 """Content security policy of a page: only embedded content is loaded."""
 
 
@@ -32,7 +32,7 @@ def page(script: Path, body: str, *, title: str, style: str, name: str, values: 
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(title)} · gnnqlab</title>
 <style>{style}</style>

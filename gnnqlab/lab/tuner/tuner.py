@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.convert.given import GraphLike
@@ -11,6 +12,7 @@ from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
 from gnnqlab.lab.tuner.settings import GRAPH, PRESETS
+from gnnqlab.lab.tuner.tuner_page import write_tuner_page
 from gnnqlab.lab.tuner.views import show_tuner
 from gnnqlab.run.run import Run
 from gnnqlab.train.config.run_config import RunConfig
@@ -113,6 +115,22 @@ class Tuner:
     def show(self, *, dark: bool = False) -> FigureData:
         """Return the figure of the position and its measured run, with the numbers of the front."""
         return show_tuner(self.model, measurement=self.session.measurement, dark=dark)
+
+    def export(self, path: str | Path) -> Path:
+        """Write a page with the forecasts of eleven values of λ, two group sizes and three links.
+
+        It needs no kernel and no network; see ``gnnqlab.lab.tuner.tuner_page`` for other links.
+
+        Args:
+            path: the file to write, ``.html``.
+
+        Returns:
+            The written path.
+
+        Raises:
+            ValueError: if the system has no λ, or the file name does not end in ``.html`` or ``.htm``.
+        """
+        return write_tuner_page(self.model, path)
 
     def recommend(self, objective: str = "time to accuracy") -> Recommendation:
         """Rank all systems for the position's graph, model, workers and link; see `gnnqlab.recommend`."""

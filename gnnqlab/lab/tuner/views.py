@@ -21,7 +21,7 @@ from gnnqlab.lab.tuner.settings import OFFERED
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["CURRENT", "Measurement", "TunerNumbers", "draw_tuner", "show_tuner", "values"]
+__all__ = ["CURRENT", "Measurement", "TunerNumbers", "draw_panel", "draw_tuner", "show_tuner", "values"]
 
 CURRENT = 1
 """Index of the trace of the current point."""
@@ -45,6 +45,28 @@ _BAR = {
 }  # fmt: skip
 _STATED = tuple(phase for phase in PHASES if phase.column != "assign_s")
 """Phases of an epoch without assignment; waiting for messages is ``wire`` in a forecast."""
+
+
+def _axis(title: str, **settings: Any) -> dict[str, Any]:
+    return {"title": title, "settings": settings}
+
+
+_AXES = {
+    # Plotly's own ticks, because the range follows the knobs.
+    (1, 1): (
+        _axis("predicted epoch (ms)"),
+        _axis("gradient variance V (no unit)", type="log", tickformat="~g", nticks=4),
+    ),
+    (1, 2): (_axis("receiver", showgrid=False), _axis("sender", autorange="reversed", showgrid=False)),
+    (1, 3): (_axis("bits per element", type="category"), _axis("rows per epoch (%)", range=[0, 118])),
+    (2, 1): (_axis("ms per epoch", rangemode="tozero"), _axis("", autorange="reversed")),
+    (2, 2): (
+        _axis("layer", type="category"),
+        _axis("bound of the variance", rangemode="tozero", tickformat="~e", nticks=5),
+    ),
+    (2, 3): (_axis("epoch", rangemode="tozero"), _axis("ms per epoch", rangemode="tozero")),
+}
+"""(row, column) -> x and y axis of a panel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,29 +168,36 @@ def draw_tuner(shown: TunerNumbers, *, dark: bool = False) -> Figure:
         barmode="stack", margin={"t": 34, "l": 58, "r": 12, "b": 92}, font={"size": 11},
         legend={"x": 0, "xanchor": "left", "y": -0.13, "yanchor": "top", "font": {"size": 10}, "traceorder": "normal"},
     )  # fmt: skip
-    axes = {
-        (1, 1): ("predicted epoch (ms)", "gradient variance V (no unit)"),
-        (1, 2): ("receiver", "sender"),
-        (1, 3): ("bits per element", "rows per epoch (%)"),
-        (2, 1): ("ms per epoch", ""),
-        (2, 2): ("layer", "bound of the variance"),
-        (2, 3): ("epoch", "ms per epoch"),
-    }
-    for (row, column), (x, y) in axes.items():
-        figure.update_xaxes(title_text=x, title_standoff=6, title_font_size=11, row=row, col=column)
-        figure.update_yaxes(title_text=y, title_standoff=4, title_font_size=11, row=row, col=column)
-    # Plotly's own ticks, because the range follows the knobs.
-    figure.update_yaxes(type="log", tickformat="~g", nticks=4, row=1, col=1)
-    figure.update_yaxes(autorange="reversed", showgrid=False, row=1, col=2)
-    figure.update_xaxes(showgrid=False, domain=_MAP, row=1, col=2)
-    figure.update_xaxes(type="category", row=1, col=3)
-    figure.update_yaxes(range=[0, 118], row=1, col=3)
-    figure.update_yaxes(autorange="reversed", row=2, col=1)
-    figure.update_xaxes(rangemode="tozero", row=2, col=1)
-    figure.update_xaxes(type="category", row=2, col=2)
-    figure.update_yaxes(rangemode="tozero", tickformat="~e", nticks=5, row=2, col=2)
-    figure.update_yaxes(rangemode="tozero", row=2, col=3)
-    figure.update_xaxes(rangemode="tozero", row=2, col=3)
+    for (row, column), (x, y) in _AXES.items():
+        titles = {"title_standoff": 6, "title_font_size": 11, "row": row, "col": column}
+        figure.update_xaxes({"title_text": x["title"], **x["settings"]}, **titles)
+        figure.update_yaxes({"title_text": y["title"], **y["settings"]}, **{**titles, "title_standoff": 4})
+    figure.update_xaxes(domain=_MAP, row=1, col=2)
+    return figure
+
+
+def draw_panel(shown: TunerNumbers, row: int, column: int, *, dark: bool = False) -> Figure:
+    """Draw one panel as a figure of its own.
+
+    Args:
+        shown: numbers of the figure.
+        row, column: place of the panel in the whole figure, from 1.
+        dark: colours for a dark page.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure([
+        {**style["trace"], **data}
+        for style, data in zip(_styles(dark), values(shown), strict=True)
+        if (style["row"], style["column"]) == (row, column)
+    ])  # fmt: skip
+    title = _TITLES[3 * (row - 1) + column - 1]
+    finish(figure, title=title, caption=f"{title}. {shown.caption}", dark=dark, height=330)
+    x, y = _AXES[row, column]
+    figure.update_layout(
+        barmode="stack", legend={"y": -0.2, "yanchor": "top"},
+        xaxis={"title": {"text": x["title"]}, **x["settings"]}, yaxis={"title": {"text": y["title"]}, **y["settings"]},
+    )  # fmt: skip
     return figure
 
 

@@ -14,7 +14,7 @@ from gnnqlab.nn.models.registry import MODELS, ModelSettings, settings_class
 from gnnqlab.observe import observer_name
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
-from gnnqlab.systems.parts import partitioner_named
+from gnnqlab.systems.parts import PARTS, partitioner_named
 from gnnqlab.systems.registry import SYSTEMS, make_system
 from gnnqlab.systems.settings import settings_of
 from gnnqlab.systems.system import System
@@ -157,6 +157,12 @@ def _refuse_unknown(name: str, system: str | System, model: type[ModelSettings])
         return  # a setting of another model or system, or a wrong system: the next check names them
     system_name = system if isinstance(system, str) else system.name
     rule = f"no setting of a run with system {system_name!r} is called {name!r}"
+    if name in PARTS:
+        recipe = system_name.replace("-", "_")
+        raise ValueError(
+            f"{rule}, it is an axis; pass system=gq.systems.{recipe}().replace({name}=...), or on the command line "
+            f"--replace {name}=MODULE:NAME"
+        )
     if suggestion := nearest(name, known_settings):
         raise ValueError(f"{rule}; did you mean {suggestion}")
     own_names = [setting.name for setting in _list_settings(model, system) if setting.name != "name"]

@@ -112,7 +112,9 @@ def list_candidates(systems: Sequence[str] | None = None, *, partitions: bool = 
         kinds = {"": type(system.partition)}
         if partitions and isinstance(system.compute, Float32Products):
             others = {
-                key: kind for key, kind in PARTS["partition"].items() if kind.cuts == system.exchange.takes_cuts_of
+                key: kind
+                for key, kind in PARTS["partition"].items()
+                if kind.cuts == system.exchange.takes_cuts_of and not kind.unusable()
             }
             kinds |= {key: kind for key, kind in others.items() if kind is not type(system.partition)}
         for partition, kind in kinds.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import re
 from pathlib import Path
 
@@ -11,9 +11,10 @@ import pytest
 import gnnqlab as gq
 from gnnqlab import course
 from gnnqlab.course.players.epoch_player import EpochModel, EpochPlayer, _EpochControls
-from gnnqlab.course.players.epoch_views import changed_traces, draw_epoch_step, draw_film
+from gnnqlab.course.players.epoch_views import changed_traces, draw_epoch_step, draw_film, row_marks
 from gnnqlab.course.players.epoch_walk import WAYS, EpochWalk
 from gnnqlab.course.players.epoch_words import say_step
+from tests.pages import light_values
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +67,16 @@ def test_rows_set_out_and_come(player: EpochPlayer) -> None:
 def test_old_rows_are_under_way_from_epoch_to_epoch(player: EpochPlayer) -> None:
     found = walk(player, "stale")
     assert len(found.flights) == 2 * len(found.facts.messages)
-    ends = [
-        {flight.rows for flight, _ in found.messages_in_transit(step.cursor)}
-        for step in (found.steps[0], found.steps[-1])
-    ]
-    assert ends[0] == ends[1] == set(found.facts.messages)
+    first, last = (
+        {flight.rows for flight, _ in found.messages_in_transit(time)} for time in (0.01, found.length + 0.01)
+    )
+    assert first == last != set(), "the next epoch begins with the messages with which this one ends"
+    assert all(
+        flight.end <= step.start
+        for step in found.steps
+        for flight in found.flights
+        if flight.start < 0 and (step.activity, step.place) == ("decode", flight.rows.place)
+    )
     at = {step.name: step for step in found.steps}
     assert "sent in the epoch before" in say_step(found, at["wait, layer 2 forward"])
 
@@ -93,17 +99,20 @@ def test_dots_carry_their_bits_along_cut_edges(player: EpochPlayer) -> None:
     found = walk(player, "two bits")
     at = {step.name: step for step in found.steps}
     _, forward, cursor = changed_traces(found, at["post, layer 1 forward"])
-    assert forward["text"] == ["2b"] * 4 and set(forward["marker"]["symbol"]) == {"circle"}
     assert cursor["x"] == [at["post, layer 1 forward"].cursor] * 2
-    # From 3 at (2.2, 1.8) to 5 at (4.0, 1.4): a sixth of the way, and next to the edge.
-    assert forward["x"][0] == pytest.approx(2.2 + 1.8 / 6, abs=0.12)
+    assert [label for label, _ in row_marks(found)] == ["2b"] * 16
+    rows = [number for number, x in enumerate(forward["x"]) if x is not None]
+    assert rows == [0, 1, 2, 3] and not any(row_marks(found)[row][1] for row in rows)
+    # From 3 at (2.2, 1.8) to 5 at (4.0, 1.4): the first part of the way, and next to the edge.
+    assert forward["x"][0] == pytest.approx(2.2 + 1.8 / 8, abs=0.12)
     _, backward, _ = changed_traces(found, at["post, layer 2 backward"])
-    assert set(backward["marker"]["symbol"]) == {"diamond"}
-    assert backward["x"][0] == pytest.approx(2.2 + 1.8 / 6, abs=0.12), (
+    rows = [number for number, x in enumerate(backward["x"]) if x is not None]
+    assert len(rows) == 4 and all(row_marks(found)[row][1] for row in rows)
+    assert backward["x"][rows[0]] == pytest.approx(2.2 + 1.8 / 8, abs=0.12), (
         "the copy of 5 is used at 3, and its gradient returns to 5"
     )
     ring, nothing, _ = changed_traces(found, at["central, layer 1 forward"])
-    assert len(ring["x"]) == 6 and nothing["x"] == []
+    assert len(ring["x"]) == 6 and set(nothing["x"]) == {None}
 
 
 def test_lanes_have_every_part_of_every_worker(player: EpochPlayer) -> None:
@@ -111,10 +120,42 @@ def test_lanes_have_every_part_of_every_worker(player: EpochPlayer) -> None:
     shown = draw_epoch_step(found, found.steps[2], dark=True)
     bars = {trace.name: trace for trace in shown.figure.data if trace.type == "bar"}
     for what, label in (("wait", "wait"), ("central", "central rows"), ("reduce", "sum gradients")):
-        numbers = [step.number for step in found.steps if step.activity == what]
-        assert list(bars[label].base) == numbers * 2 and set(bars[label].y) == {"worker 0", "worker 1"}
+        starts = [step.start for step in found.steps if step.activity == what]
+        assert list(bars[label].base) == starts * 2 and set(bars[label].y) == {"worker 0", "worker 1"}
     assert len(bars["bytes under way"].x) == len(found.flights)
     assert shown.frame["bytes"].tolist() == [64, 64] and (shown.frame["took here (ms)"] > 0).all()
+    assert shown.frame["modelled (µs)"].tolist() == [1.0, 1.0]
+
+
+def test_bytes_and_overlap_shorten_the_epoch_on_one_axis(player: EpochPlayer) -> None:
+    walks = {way: walk(player, way) for way in WAYS}
+    vanilla = walks["vanilla"]
+    assert {found.axis_end for found in walks.values()} == {1.05 * vanilla.length}
+    assert all(found.length < vanilla.length for way, found in walks.items() if way != "vanilla")
+    assert walks["stale"].length < walks["overlapped"].length, "no worker waits"
+    # By hand: 2 rows of 8 float32 on a link of 1 byte/µs with 5 µs of latency, of which 1 µs passes while posting.
+    at = {step.name: step for step in vanilla.steps}
+    assert at["wait, layer 1 forward"].modelled_us == (68.0, 68.0)
+    waits = [step for step in walks["two bits"].steps if step.activity == "wait"]
+    assert [max(step.modelled_us) for step in waits] == [24.0, 22.0, 22.0, 24.0], "20 and 18 bytes"
+    for found in walks.values():
+        for step, next_step in itertools.pairwise(found.steps):
+            assert next_step.start == step.end
+        for flight in found.flights:
+            assert flight.end - flight.start >= 5 + flight.rows.num_bytes
+
+
+def test_the_end_of_vanilla_is_marked_and_compared(player: EpochPlayer) -> None:
+    found, vanilla = walk(player, "two bits"), walk(player, "vanilla")
+    layout = draw_epoch_step(found, found.steps[0]).figure.layout
+    assert [(line.x0, line.line.dash) for line in layout.shapes] == [(found.length, "solid"), (vanilla.length, "dash")]
+    percent = round(100 * (1 - found.length / vanilla.length))
+    texts = [note.text for note in layout.annotations]
+    assert f"2 bits: {found.length:.0f} µs, {percent}\u00a0% sooner" in texts
+    assert f"Vanilla: {vanilla.length:.0f} µs" in texts
+    assert f"{percent}\u00a0% sooner than Vanilla" in say_step(found, found.steps[-1])
+    alone = draw_epoch_step(vanilla, vanilla.steps[0]).figure.layout
+    assert [line.x0 for line in alone.shapes] == [vanilla.length]
 
 
 def test_a_film_plays_without_a_kernel(player: EpochPlayer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +164,7 @@ def test_a_film_plays_without_a_kernel(player: EpochPlayer, monkeypatch: pytest.
     assert len(film.frames) == len(found.steps) == len(film.layout.sliders[0].steps)
     assert [film.data[number].name for number in film.frames[0].traces] == ["computes now", "row under way", "now"]
     cursors = [frame.data[2].x[0] for frame in film.frames]
-    assert cursors == [step.cursor for step in found.steps]
+    assert cursors == [round(step.cursor, 3) for step in found.steps]
     monkeypatch.setenv("GNNQLAB_STATIC", "1")
     monkeypatch.setattr("gnnqlab.lab.figures.bundle.svg_of", lambda figure: None)
     outputs, _ = player._repr_mimebundle_()
@@ -133,13 +174,15 @@ def test_a_film_plays_without_a_kernel(player: EpochPlayer, monkeypatch: pytest.
 
 def test_exported_page_contains_every_way_and_loads_no_external_files(player: EpochPlayer, tmp_path: Path) -> None:
     page = player.export(tmp_path / "new" / "epoch.html").read_text()
-    held = json.loads(page.partition('id="epoch">')[2].partition("</script>")[0])
+    held = light_values(page)["ways"]
     assert set(held) == set(WAYS)
     for name, way in held.items():
         steps = len(walk(player, name).steps)
-        assert len(way["words"]) == len(way["light"]["frames"]) == len(way["dark"]["titles"]) == steps
+        assert len(way["words"]) == len(way["frames"]) == len(way["dark"]["titles"]) == len(way["times"]) == steps
+        assert len(way["tracks"]) == len(way["frames"][0][1]["x"])
+    assert len({way["span"] for way in held.values()}) == 1, "one time axis, and one pace"
     assert "default-src 'none'" in page and 'value="vanilla" checked' in page
-    assert not re.search(r"(src|href)=[\"']?http", page.partition('id="plotly"')[0])
+    assert not re.search(r"(src|href)=[\"']?http", page) and len(page) < 200_000
     with pytest.raises(ValueError, match=r"must end in \.html, got 'epoch\.mp4'"):
         player.export(tmp_path / "epoch.mp4")
 

@@ -13,6 +13,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.course.players.epoch_player import EpochPlayer, RunModel, _EpochControls
 from gnnqlab.course.players.run_walk import Moment, RunWalk
+from tests.pages import light_values
 
 SETTINGS: dict[str, Any] = {"system": "fixed-bits", "bits": 2, "model": "gcn", "layers": 2, "hidden": 8, "epochs": 4}
 
@@ -146,7 +147,7 @@ def test_a_film_plays_without_a_kernel(player: EpochPlayer, walk: RunWalk) -> No
 
 def test_the_page_holds_the_times_of_the_run(player: EpochPlayer, walk: RunWalk, tmp_path: Path) -> None:
     page = player.export(tmp_path / "run.html").read_text()
-    way = json.loads(page.partition('id="epoch">')[2].partition("</script>")[0])["run"]
+    way = light_values(page)["ways"]["run"]
     assert way["times"][0][0] == 0 and way["times"][-1][1] == pytest.approx(walk.milliseconds, abs=1e-3)
     assert len(way["words"]) == len(way["frames"]) == len(way["times"]) == len(walk.steps)
     assert len(way["tracks"]) == len(way["frames"][0][-2]["x"])

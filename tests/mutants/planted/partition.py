@@ -110,7 +110,7 @@ FAULTS = (
     ),
     Fault(
         name="a mean by the root of the degree",
-        file="partition/shard.py",
+        file="partition/coefficients.py",
         before="of_rows.reciprocal(), counts",
         after="of_rows.rsqrt(), counts",
         test="nn/test_models.py::test_attention_without_preference_is_the_mean",
@@ -251,5 +251,21 @@ FAULTS = (
         after="load, number = max((load, number) for",
         test="partition/test_golden_cuts.py::test_dne_places_every_edge_as_its_description_says",
         why="the imbalance of DNE would grow to its limit",
+    ),
+    Fault(
+        name="rows repeated within the own host count between hosts",
+        file="partition/quality.py",
+        before="is_outer = peers // per_host != own_host",
+        after="is_outer = peers >= 0",
+        test="partition/test_repeated_rows.py::test_repeated_rows",
+        why="a copy per host would be promised to save rows that never leave their host",
+    ),
+    Fault(
+        name="nets of the sources",
+        file="partition/mt_kahypar.py",
+        before="keys = torch.unique(source * graph.num_nodes + destination)",
+        after="keys = torch.unique(destination * graph.num_nodes + source)",
+        test="partition/test_mt_kahypar.py::test_connectivity_of_the_nets_is_the_number_of_rows_sent",
+        why="on a directed graph the partitioner would minimise rows that are not sent",
     ),
 )

@@ -1,0 +1,1 @@
+"""Numerical exercises: formulas over named numbers, and the kinds of mistakes in an answer."""
