@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
@@ -54,6 +53,7 @@ def mlp(inputs: int, width: int, outputs: int) -> nn.Sequential:
     """Return a network with one hidden layer.
 
     Example:
+        >>> import torch
         >>> mlp(3, 8, 2)(torch.zeros(5, 3)).shape
         torch.Size([5, 2])
     """
@@ -69,6 +69,7 @@ def stripes(coordinate: Tensor, ranks: int) -> Tensor:
     """Return the owner of each point, int64 ``(V,)``: stripes of equal size along a coordinate.
 
     Example:
+        >>> import torch
         >>> stripes(torch.tensor([0.3, 0.1, 0.4, 0.2]), ranks=2).tolist()
         [1, 0, 1, 0]
     """
