@@ -5,6 +5,7 @@ Letters: N own rows, H halo rows, M largest number of own rows of a rank, P rank
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,7 +27,7 @@ class AllToAllExchange(HaloExchange):
     def __call__(self, x: Tensor, plan: halo.HaloPlan, layer: int, *, bits: int | None = None) -> Tensor:
         """Return the rows of the halo nodes, ``(N, D)`` -> ``(H, D)``; ``layer`` and ``bits`` are not used."""
         firsts = [plan.first_row_after(rank) for rank in range(plan.workers + 1)]
-        receive = [end - first for first, end in zip(firsts, firsts[1:])]
+        receive = [end - first for first, end in itertools.pairwise(firsts)]
         if plan.workers == 1:
             return x[:0]
         send = [rows.numel() for rows in plan.send_rows]

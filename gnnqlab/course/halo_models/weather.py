@@ -116,7 +116,7 @@ def latitude_grid(latitudes: int) -> Tensor:
 
 
 def local_offsets(sources: Tensor, targets: Tensor) -> Tensor:
-    """Return the offsets of sources from targets to the east and to the north, ``(E, 2)``, 1 for a tenth of a radian."""
+    """Return the offsets of sources from targets, to the east and north, ``(E, 2)``, 1 for a tenth of a radian."""
     axis = torch.tensor([0.0, 0.0, 1.0]).expand_as(targets)
     # At the poles, where east is not defined, both offsets are 0.
     east = nn.functional.normalize(torch.linalg.cross(axis, targets), dim=1)
