@@ -92,7 +92,7 @@ def cylinder_mesh() -> tuple[Tensor, Tensor]:
     Example:
         >>> nodes, edges = cylinder_mesh()
         >>> nodes.shape, int((nodes - torch.tensor([0.75, 0.5])).norm(dim=1).min() * 100)
-        (torch.Size([801, 2]), 20)
+        (torch.Size([797, 2]), 20)
     """
     columns, rows = 49, 17
     x, y = torch.meshgrid(torch.arange(columns), torch.arange(rows), indexing="ij")

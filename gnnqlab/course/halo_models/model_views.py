@@ -65,5 +65,8 @@ def draw_losses(
         for step in range(0, len(each.losses) - 4, 5)
     ]
     frame = pd.DataFrame(points)
-    axes = {"x_axis": "training step", "y_axis": "relative squared error"}
-    return show(lines(frame, x="step", y="loss", by="exchange", title=title, log="y", **axes), frame)
+    figure = lines(
+        frame, x="step", y="loss", by="exchange", title=title, log="y",
+        x_axis="training step", y_axis="relative squared error",
+    )  # fmt: skip
+    return show(figure, frame)
