@@ -29,6 +29,7 @@ BENCHES = {
     "faults": "benchmarks.studies.faults",
     "gpu": "benchmarks.kernels.gpu",
     "halo": "benchmarks.kernels.halo",
+    "halomodels": "benchmarks.studies.halomodels",
     "int8": "benchmarks.studies.int8",
     "limits": "benchmarks.studies.limits",
     "live": "benchmarks.studies.live",

@@ -248,6 +248,11 @@ class HaloPlan:
         """Local rows that at least one peer receives, ascending, int64 ``(n,)``."""
         return torch.cat([torch.empty(0, dtype=torch.int64), *self._lists.send]).unique()
 
+    @property
+    def send_rows(self) -> tuple[Tensor, ...]:
+        """Local rows that each peer receives, in the order in which they are sent, int64 ``(n,)`` each."""
+        return tuple(self._lists.send)
+
     def all_rows(self) -> HaloPlan:
         """Return a plan by which every rank receives all rows of all others; the first call is collective."""
         if self._all_rows is None:

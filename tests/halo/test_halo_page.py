@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tests.meshes import icosphere
+from gnnqlab.course.halo_models.icosphere import icosphere
 from tests.pages import ROOT, blocks
 from tests.ranks import run_ranks
 

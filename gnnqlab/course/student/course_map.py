@@ -29,7 +29,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     ),
     "Your own, and larger": (
         "18_beyond_this_machine", "19_where_papers_err", "20_your_own_system", "21_your_own_graph", "22_tuner",
-        "24_on_a_gpu",
+        "24_on_a_gpu", "29_one_model_eight_ranks",
     ),
 }  # fmt: skip
 """Path -> file names of its notebooks, in their order."""

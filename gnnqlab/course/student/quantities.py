@@ -94,5 +94,9 @@ QUANTITIES: dict[str, dict[str, Quantity]] = {
         "light": Quantity("loss ends lower, smoothed lightly (γ = 0.5)", choices=_NO_YES),
         "heavy": Quantity("loss ends lower, smoothed heavily (γ = 0.95)", choices=_NO_YES),
     },
+    "29": {
+        "share": Quantity("bytes in 8 bits, of those in float32", "%"),
+        "error": Quantity("error in 4 bits / error in float32", "times"),
+    },
 }
 """Notebook -> name -> quantity."""

@@ -134,4 +134,4 @@ def test_a_notebook_shows_the_form_and_saved_pages_words(monkeypatch: pytest.Mon
 
 
 def test_thirty_seven_quantities_and_more_can_be_guessed() -> None:
-    assert sum(map(len, QUANTITIES.values())) >= 37 and list(QUANTITIES) == [f"{number:02}" for number in range(1, 29)]
+    assert sum(map(len, QUANTITIES.values())) >= 37 and list(QUANTITIES) == [f"{number:02}" for number in range(1, 30)]

@@ -1,15 +1,25 @@
-"""Meshes for tests."""
+"""Icosahedral mesh of the sphere."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+__all__ = ["icosphere"]
+
 
 def icosphere(levels: int) -> tuple[Tensor, Tensor]:
     """Return nodes ``(10 · 4^levels + 2, 3)`` on the unit sphere and edges, both directions, ``(2, 60 · 4^levels)``.
 
-    An icosahedron whose triangles are divided into four repeatedly.
+    An icosahedron whose triangles are divided into four repeatedly. The nodes of a coarser mesh come first.
+
+    Args:
+        levels: number of divisions.
+
+    Example:
+        >>> nodes, edges = icosphere(0)  # the icosahedron
+        >>> nodes.shape, edges.shape
+        (torch.Size([12, 3]), torch.Size([2, 60]))
     """
     golden = (1 + 5**0.5) / 2
     corners = torch.tensor([[0.0, a, b * golden] for a in (-1, 1) for b in (-1, 1)])
