@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnqlab.lab.figures.controls import _SCRIPT
+from gnnqlab.lab.figures.controls import access_script
 from tests.chromium import Browser
 
 _PAGES = {
@@ -34,5 +34,5 @@ _DRAW = """async (script) => {
 def test_a_dark_page_is_known_and_followed(browser: Browser, page: str) -> None:
     opened = browser.new_page(color_scheme="dark")
     opened.set_content(f"{page}</body></html>")
-    assert opened.evaluate(_DRAW, _SCRIPT) == [_PAGES[page], not _PAGES[page]]
+    assert opened.evaluate(_DRAW, access_script()) == [_PAGES[page], not _PAGES[page]]
     opened.close()

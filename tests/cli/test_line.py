@@ -37,7 +37,8 @@ from tests.slow_down import HANG_S
         (["train", "--graph", "sbm:10"], "a generated graph must be named sbm:NODES,CLASSES,DEGREE"),
         (
             ["train", "--partition", "hash"],
-            "partition must be one of ['contiguous', 'dne', 'ebv', 'hdrf', 'hep', 'metis', 'mt-kahypar', 'random', 'random-edges']",
+            "partition must be one of ['contiguous', 'dne', 'ebv', 'hdrf', 'hep', 'metis', 'mt-kahypar', 'random', "
+            "'random-edges']",
         ),
         (
             ["train", "--nnodes", "2"],

@@ -66,7 +66,7 @@ def train_on_ranks(
             process = subprocess.Popen(
                 hosts.command(rank, command) if hosts else command,
                 env=os.environ | {"GLOO_SOCKET_IFNAME": hosts.interface(rank) if hosts else "lo"},
-                stdout=sys.stderr,
+                stdout=subprocess.DEVNULL,  # results are in files; errors are printed to standard error
             )
             # Callbacks run in reverse order: kill first, then wait.
             exit_stack.callback(process.wait)

@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 __all__ = [
+    "access_script",
     "LABEL_LEFT", "KNOBS", "MARK", "PAGE", "TABLE", "alert", "static_requested", "make_access", "make_tip",
     "shows_static", "row_with_tip",
 ]  # fmt: skip
@@ -190,15 +191,20 @@ def make_access() -> Any:
     return _access_class()()
 
 
+def access_script() -> str:
+    """Return the script of the invisible widget, with the colours that change in a dark theme."""
+    from gnnqlab.lab.figures.theme import dark_rules
+
+    return f"const DARK_RULES = {json.dumps(dark_rules(also=('background',)))};\n{_SCRIPT}"
+
+
 @functools.cache
 def _access_class() -> Any:
     import anywidget
     import traitlets
 
-    from gnnqlab.lab.figures.theme import dark_rules
-
     class Access(anywidget.AnyWidget):  # type: ignore[misc]
-        _esm = f"const DARK_RULES = {json.dumps(dark_rules(also=('background',)))};\n{_SCRIPT}"
+        _esm = access_script()
         dark = traitlets.Bool(False).tag(sync=True)
         shown = traitlets.Bool(False).tag(sync=True)
 
