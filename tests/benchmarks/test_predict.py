@@ -40,7 +40,7 @@ def test_a_place_is_probed_once_and_its_settings_are_run(monkeypatch):
     rows = predict.predict(epochs=6)
     random, systems = predict.PLACES * predict.SETTINGS, len(SYSTEMS)
     numbers = sorted({workers for workers, _ in predict.SHAPES})  # without links, places do not differ by their hosts
-    assert numbers == [2, 3, 4]
+    assert numbers == [2, 3, 4, 8]
     assert len(rows) == random + len(numbers) * (systems + 2) + 2
     assert len(asked) == random + len(numbers) * 3 * systems
     assert {"system", "lam", "group_size"} == set(asked[0])
