@@ -52,13 +52,13 @@ def test_run_all_goes_on_without_a_guess_and_a_typed_one_is_drawn(lab: LabPage, 
 
 def test_the_map_links_to_the_notebooks_and_fits_the_page(lab: LabPage, screenshots: Path) -> None:
     links = lab.page.locator(".jp-OutputArea-output a[href*='.ipynb']")
-    assert links.count() == 28
+    assert links.count() == 29
     assert "04_messages_in_few_bits.ipynb" in (links.nth(3).get_attribute("href") or "")
-    boxes = [links.nth(number).bounding_box() for number in range(28)]
+    boxes = [links.nth(number).bounding_box() for number in range(29)]
     cell = lab.page.locator(".jp-OutputArea").last.bounding_box()
     assert all(box["x"] + box["width"] <= cell["x"] + cell["width"] for box in boxes)
     cut = "(each) => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 1"
-    assert not any(links.nth(number).evaluate(cut) for number in range(28)), "text fits its box"
+    assert not any(links.nth(number).evaluate(cut) for number in range(29)), "text fits its box"
     links.first.scroll_into_view_if_needed()
     lab.page.screenshot(path=screenshots / "map.png")
 
