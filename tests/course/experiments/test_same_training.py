@@ -1,5 +1,7 @@
 """Shares of the gradient add up, and curves that coincide are all visible."""
 
+import re
+
 import pytest
 
 import gnnqlab as gq
