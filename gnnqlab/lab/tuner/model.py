@@ -177,8 +177,8 @@ class TunerModel:
     def _place(self, system: str | None = None) -> tuple[Any, ...]:
         """Return the key of a probe: settings of the place, and the system's parts that a probe depends on."""
         # Parts by value, because systems may share them.
-        parts = [getattr(self._probe_system(system), axis) for axis in PROBED]
-        return (*self.settings.place, *map(repr, parts))
+        probed = self._probe_system(system)
+        return (*self.settings.place, *(repr(getattr(probed, axis)) for axis in PROBED))
 
     def _probe_system(self, system: str | None = None) -> System:
         """Return Vanilla with those parts of a system that a probe depends on."""
