@@ -86,6 +86,7 @@ class TunerModel:
         self._drifts: dict[tuple[Any, ...], Drift] = {}
         self._studied: dict[tuple[Any, ...], dict[str, float | None]] = {}  # place -> noise of studied systems
         self._probes: dict[tuple[Any, ...], Probe] = {}
+        self._probed_parts: dict[tuple[str, str], tuple[str, ...]] = {}  # system and its settings -> parts of its probe
         self._probe_lock = threading.RLock()
         self.initial = TunerSettings().changed(knobs)
         """Position to which `reset` returns."""
@@ -176,9 +177,14 @@ class TunerModel:
 
     def _place(self, system: str | None = None) -> tuple[Any, ...]:
         """Return the key of a probe: settings of the place, and the system's parts that a probe depends on."""
-        # Parts by value, because systems may share them.
-        probed = self._probe_system(system)
-        return (*self.settings.place, *(repr(getattr(probed, axis)) for axis in PROBED))
+        position = self.settings
+        name = system or position.system
+        call = name, repr(position.system_settings) if name == position.system else ""
+        if call not in self._probed_parts:
+            # Parts by value, because systems may share them.
+            probed = self._probe_system(system)
+            self._probed_parts[call] = tuple(repr(getattr(probed, axis)) for axis in PROBED)
+        return (*position.place, *self._probed_parts[call])
 
     def _probe_system(self, system: str | None = None) -> System:
         """Return Vanilla with those parts of a system that a probe depends on."""
