@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.registry import BENCHES
 from gnnqlab import cli, results
-from gnnqlab.course.paper_figures import REPORTED
+from gnnqlab.course.paper_figures import REPORTED, paper_claims
 from gnnqlab.study import Cell, Claim, RunResult, claims_frame, find_claim, load_claims, reproduce
 from gnnqlab.study.claims import PAPERS, RULES, VERDICTS, BenchExperiment, StudyExperiment
 from gnnqlab.study.quantities import QUANTITIES
@@ -26,6 +26,10 @@ from tests.pages import ROOT
 CLAIMS = load_claims()
 STUDIES = [claim for claim in CLAIMS if isinstance(claim.experiment, StudyExperiment)]
 BENCHED = [claim for claim in CLAIMS if isinstance(claim.experiment, BenchExperiment)]
+SHOWN = {
+    path.stem[:2]: path for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if "paper_claims(" in path.read_text()
+}
+"""Number -> notebook with a table of claims."""
 
 
 # -- The data. ---------------------------------------------------------------------------------------------------------
@@ -44,8 +48,7 @@ def test_every_claim_has_an_experiment_or_a_reason(claim: Claim) -> None:
     assert (claim.here == "") == (claim.verdict == "not measured"), "a number that is not measured is not invented"
     assert claim.missing or claim.verdict == "holds", "say what another verdict would need"
     assert not isinstance(claim.experiment, StudyExperiment) or claim.rule
-    if claim.notebook:
-        assert list((ROOT / "notebooks").glob(f"{claim.notebook}_*.ipynb"))
+    assert set(claim.shown_in) | {claim.notebook} <= {"", *SHOWN}
     if claim.experiment is None:
         with pytest.raises(ValueError, match=r"must have an experiment with a rule, got none; (open notebook|missing)"):
             reproduce(claim)
@@ -68,6 +71,22 @@ def test_the_command_of_a_claim_exists(claim: Claim) -> None:
     bench = claim.experiment
     assert isinstance(bench, BenchExperiment) and bench.words[0] in BENCHES
     assert bool(bench.show) == bool(claim.rule), "a rule needs a number, and a number a rule"
+
+
+@each("number", SHOWN)
+def test_the_table_of_a_notebook_is_that_of_the_data(number: str) -> None:
+    cells = json.loads(SHOWN[number].read_text(encoding="utf-8"))["cells"]
+    (cell,) = [cell for cell in cells if "paper_claims(" in "".join(cell["source"])]
+    assert "".join(cell["source"]) == f'course.paper_claims("{number}")'
+    page = paper_claims(number)
+    stored = {kind: "".join(text) for kind, text in cell["outputs"][0]["data"].items()}
+    way = f"the claims have changed: run the last cells of {SHOWN[number].name} again"
+    assert stored == {"text/html": page.html, "text/plain": page.text}, way
+
+
+def test_a_notebook_without_claims_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a notebook with claims must be one of \('01', .*\), got '99'"):
+        paper_claims("99")
 
 
 def test_papers_numbers_are_those_of_the_figures_of_the_course() -> None:

@@ -15,6 +15,7 @@ _HOMES = {
     "hand_in": "gnnqlab.course.student.handed_in",
     "is_right": "gnnqlab.course.exercises",
     "my_graph": "gnnqlab.course.student.own_graph",
+    "paper_claims": "gnnqlab.course.paper_figures",
     "progress": "gnnqlab.course.student.course_map",
     "show_solution": "gnnqlab.course.exercises",
     "start": "gnnqlab.course.student.progress",
@@ -23,7 +24,7 @@ _HOMES = {
 
 __all__ = [
     "AssignerPlayer", "EpochPlayer", "Halves", "MessagePlayer", "PartitionExplorer", "check", "draw", "guess",
-    "hand_in", "is_right", "my_graph", "progress", "show_solution", "start", "ten_nodes",
+    "hand_in", "is_right", "my_graph", "paper_claims", "progress", "show_solution", "start", "ten_nodes",
 ]  # fmt: skip
 
 

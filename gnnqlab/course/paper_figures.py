@@ -1,16 +1,18 @@
-"""Reported figures of the papers compared with measured ones, distinguished by marker, colour and label."""
+"""Reported figures of the papers compared with measured ones: charts by topic, and the claims of a notebook."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gnnqlab.course.shown import Page
 from gnnqlab.former_names import former_functions
-from gnnqlab.lab.figures.bundle import FigureData
+from gnnqlab.lab.figures.bundle import FigureData, table_html
 from gnnqlab.lab.figures.charts import scatter
+from gnnqlab.study.claims import claims_frame, load_claims
 from gnnqlab.theory.intervals import interval
 
-__all__ = ["REPORTED", "Reported", "compare_with_papers"]
+__all__ = ["REPORTED", "Reported", "compare_with_papers", "paper_claims"]
 __getattr__ = former_functions(__name__, {"beside": "compare_with_papers"})
 
 
@@ -243,3 +245,33 @@ def compare_with_papers(
     for trace, (_, group) in zip(figure.data, chart_rows.groupby("reported or measured", sort=False)):
         trace.error_x = {"type": "data", "array": group["half"].tolist(), "thickness": 2, "width": 5}
     return FigureData(figure, frame.set_index("setting"))
+
+
+def paper_claims(notebook: str) -> Page:
+    """Return the claims of the papers that a notebook is about, with numbers as reported and as measured here.
+
+    They are those of ``gnnqlab reproduce --list``; their ids are arguments of ``gnnqlab reproduce``.
+
+    Args:
+        notebook: number of the notebook, two digits.
+
+    Raises:
+        ValueError: if no claim belongs to the notebook.
+
+    Example:
+        >>> paper_claims("16").text.splitlines()[0].partition(";")[0]
+        "TANGO, Figure 7: Integer training keeps 99 % of float32's score. Reported: 99 % of the score"
+    """
+    claims = [claim for claim in load_claims() if notebook in (claim.notebook, *claim.shown_in)]
+    if not claims:
+        known = sorted({number for claim in load_claims() for number in (claim.notebook, *claim.shown_in)} - {""})
+        raise ValueError(f"a notebook with claims must be one of {tuple(known)}, got {notebook!r}")
+    frame = claims_frame(*(claim.id for claim in claims)).reset_index()
+    frame.index = (frame["paper"] + ", " + frame["place"]).rename("source")
+    lines = [
+        f"{row.Index}: {row.claim} Reported: {row.reported}; here: {row.here}; verdict: {row.verdict}."
+        for row in frame.itertuples()
+    ]
+    caption = "Claims of the papers; gnnqlab reproduce ID measures one again"
+    columns = frame[["claim", "reported", "here", "verdict", "id"]]
+    return Page("\n".join(lines), table_html(columns, caption=caption))

@@ -147,6 +147,8 @@ class Claim:
     """Measurement that could change the verdict, or the reason why there is none."""
     notebook: str = ""
     """Number of the notebook that measures it."""
+    shown_in: tuple[str, ...] = ()
+    """Numbers of other notebooks whose table of claims has it."""
     experiment: StudyExperiment | BenchExperiment | None = None
 
     @property
@@ -262,7 +264,8 @@ def _claim(entry: Mapping[str, Any], bases: Mapping[str, Mapping[str, Any]]) -> 
         experiment = BenchExperiment(**bench)
         _check(values["id"], "show", experiment.show, ("", *SHOWS))
         _check(values["id"], "take", experiment.take, TAKES)
-    claim = Claim(**{**values, "reported": tuple(map(float, values["reported"]))}, experiment=experiment)
+    values |= {"reported": tuple(map(float, values["reported"])), "shown_in": tuple(values.get("shown_in", ()))}
+    claim = Claim(**values, experiment=experiment)
     for name, known in (("paper", PAPERS), ("verdict", VERDICTS), ("rule", ("", *RULES))):
         _check(claim.id, name, getattr(claim, name), known)
     if claim.rule in ("at least", "at most", "within") and not claim.reported:

@@ -177,7 +177,7 @@ class _Baseline:
         # Transfers, of which the schedule hides a part behind computation.
         transfers_s, exposed_s = self._transfer_seconds(counts, wire), 0.0
         if workers > 1:
-            schedule = self.prediction.system.schedule
+            schedule = self.prediction.schedule
             central_s = [mean_s.get("central", 0.0) * share for share in self._central_shares(counts)]
             exposed_s = schedule.exposed_seconds(transfers_s, central_s, sum(mean_s.values()))
         coding_s = sum(mean_s.get(phase, 0.0) for phase in _CODING)

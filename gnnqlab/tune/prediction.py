@@ -16,8 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy_prediction import Place, PredictedWidths, Widths
 from gnnqlab.bits.row import EXACT
+from gnnqlab.exchange.schedules.schedule import Schedule
 from gnnqlab.message.direction import of_direction
 from gnnqlab.systems.system import System
 from gnnqlab.systems.unbiased import biased
@@ -146,8 +148,23 @@ class Prediction:
         }
 
     @cached_property
+    def schedule(self) -> Schedule:
+        """Schedule of the system, with its decisions about the traced losses if it decides by them."""
+        policies = (of_direction(self.system.bits, direction) for direction in ("forward", "backward"))
+        rule = next((policy for policy in policies if isinstance(policy, Orchestrated)), None)
+        computation_s = sum(self._computation.values())
+        return self.system.schedule.with_decisions(
+            self.assigner.trace.losses, rule, lambda schedule: computation_s + self._exposed(schedule)
+        )
+
+    @cached_property
     def phases(self) -> dict[str, float]:
         """Seconds of an epoch by phase; ``wire`` is the exposed part of the transfers."""
+        return {**self._computation, "wire": self._exposed(self.schedule)}
+
+    @cached_property
+    def _computation(self) -> dict[str, float]:
+        """Seconds of an epoch by phase, except those of the transfers."""
         # Computation, measured with float32 rows and with quantized ones, weighted by the elements sent as either.
         phases = _interpolate(self.timing.quantized, self.timing.exact, self.volume.exact)
         if self.volume.exact < 1.0:
@@ -163,7 +180,7 @@ class Prediction:
             extra_theta = self.wire.theta_s_per_byte - self.timing.wire.theta_s_per_byte
             link_s = phases[_ON_THE_LINK] + extra_theta * self.wire.reduce_bytes(self.timing.gradient_bytes)
             phases[_ON_THE_LINK] = max(0.0, link_s)
-        return {**phases, "wire": self._exposed(phases)}
+        return phases
 
     def _coding_ratios(self) -> tuple[float, float]:
         """Return the time of encoding and of decoding relative to the probe's codec, weighted by elements."""
@@ -181,14 +198,16 @@ class Prediction:
             elements += weight
         return (encode / elements, decode / elements) if elements else (1.0, 1.0)
 
-    def _exposed(self, phases: dict[str, float]) -> float:
+    def _exposed(self, schedule: Schedule) -> float:
+        """Return the seconds of the transfers that a schedule does not hide."""
+        phases = self._computation
         # Overlap hides the exchange of a layer behind its central work (sums that need no remote rows), so the phase is
         # split by layer.
         work = _central_work(self.assigner.trace)
         total_work = sum(work.values()) or 1.0
         central_s = [phases.get("central", 0.0) * work[place] / total_work for place in self.wire_s]
         computing_s = sum(seconds for name, seconds in phases.items() if name != _ON_THE_LINK)
-        return self.system.schedule.exposed_seconds(list(self.wire_s.values()), central_s, computing_s)
+        return schedule.exposed_seconds(list(self.wire_s.values()), central_s, computing_s)
 
     def forecast(self, vanilla_s: float | None, error: float | None) -> Forecast:
         """Return the complete forecast.
@@ -205,7 +224,7 @@ class Prediction:
         has_bounds = not bias_reason and not missing_ranges  # then Theorems 1 and 3 of AdaQP apply
         bounds, share = _bounds(assigner, prediction.widths) if has_bounds else ({}, None)
         variances = assigner.variance(prediction.widths, assigner.trace.index(prediction.epoch)) if has_bounds else {}
-        assumption = self.system.schedule.assumes
+        assumption = self.schedule.assumes
         payload, params = round(sent_volume.payload_bytes), round(sent_volume.param_bytes)
         return Forecast(
             system=self.system.name,

@@ -12,6 +12,7 @@ from gnnqlab.adaptive import Training, adaptives_of
 from gnnqlab.bits.assigner.descent import Descent
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline
+from gnnqlab.exchange.schedules.staleness_switch import replay
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
@@ -61,6 +62,21 @@ def feed(made, losses, epoch_s=1.0):
         bases.append(made.widths.base)
         fresh.append(made.pipeline.is_fresh)
     return bases, fresh
+
+
+def test_replay_decides_as_a_training_with_the_same_timeline():
+    """Losses of a training that levels off with noise; an epoch with fresh rows takes four times as long."""
+    noise = torch.rand(60, generator=torch.Generator().manual_seed(1))
+    losses = [0.95**epoch + 0.1 * float(noise[epoch]) for epoch in range(60)]
+    made, fresh, seconds = Coordinator(bound=4, delta=3, momentum=0.5), [], []
+    for epoch, loss in enumerate(losses):
+        fresh.append(epoch == 0 or made.pipeline.is_fresh)
+        # Known after an epoch: the seconds of the one before, but not those of the first.
+        made.after_epoch(epoch, loss, seconds[-1] if epoch > 1 else None)
+        seconds.append(4.0 if fresh[-1] else 1.0)
+    assert replay(losses, made.settings, bound=4, stale_s=1.0, fresh_s=4.0) == fresh
+    assert replay(losses, made.settings, bound=4) != fresh, "seconds count"
+    assert 0 < sum(fresh[5:]) < 55
 
 
 def test_the_running_loss_and_its_rate_by_hand():

@@ -8,7 +8,9 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.bits.assigner.assigned import Assigned
+from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline
+from gnnqlab.exchange.schedules.staleness_switch import replay
 from gnnqlab.graph import load
 from gnnqlab.partition import METIS, Random
 from gnnqlab.systems import SYSTEMS, System, make_system
@@ -108,6 +110,26 @@ def test_forecast_hides_the_transfer_time_that_the_schedule_overlaps() -> None:
     both = probe.forecast(system=_custom(schedule=AdaptivePipeline(bound=3)))
     assert both.phases["wire"] == pytest.approx((3 * pipelined.phases["wire"] + hidden) / 4)
     assert both.assumes == ("fresh rows in 1 epoch of 4, the minimum",) and not pipelined.assumes
+
+
+def test_forecast_has_the_share_of_fresh_epochs_that_the_rule_decides_on() -> None:
+    probe = written_down()
+    losses = [0.9**epoch + (0.2 if epoch % 5 == 0 else 0.0) for epoch in range(40)]
+    probe = replace(probe, trace=replace(probe.trace, losses=tuple(losses)))
+    stale, fresh = probe.forecast(system="pipegcn", dropped_by="owner"), probe.forecast(system="adaqp-p")
+    pipeline = _custom(schedule=AdaptivePipeline(bound=3))
+    seconds = {"stale_s": stale.epoch_s, "fresh_s": fresh.epoch_s}
+    decided = replay(losses, Orchestrated(), bound=3, **seconds)[7:]  # rates of δ + 1 epochs come first
+    share = sum(decided) / len(decided)
+    found = probe.forecast(system=pipeline)
+    assert 0.25 < share < 1
+    assert found.phases["wire"] == pytest.approx((1 - share) * stale.phases["wire"] + share * fresh.phases["wire"])
+    assert found.assumes == (
+        f"fresh rows in {100 * share:.0f} % of epochs, as decided about the losses of 40 traced ones",
+    )
+    # The policy's own δ decides, as in a training, in which both share one comparison.
+    settings = {"delta": 2, "momentum": 0.0}
+    assert probe.forecast(system="sylvie", **settings).assumes != probe.forecast(system="sylvie").assumes
 
 
 def test_plans_are_predicted_for_an_epoch() -> None:

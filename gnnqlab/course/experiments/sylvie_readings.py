@@ -15,8 +15,7 @@ from torch import Tensor
 
 from gnnqlab.bits.assigner.descent import Watch
 from gnnqlab.bits.orchestrator import HALVES, QUARTERS, Orchestrated, OrchestratedWidths, Orchestrator, by_importance
-from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline
-from gnnqlab.exchange.schedules.staleness_switch import StalenessSwitch
+from gnnqlab.exchange.schedules.staleness_switch import replay
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -62,17 +61,15 @@ def decide(losses: Sequence[float], settings: Orchestrated, *, bound: int = 10, 
         [8, 1]
     """
     no_nodes = torch.zeros(0, dtype=torch.int64)  # the base depends on losses only, not on nodes
-    widths, pipeline = OrchestratedWidths(settings, no_nodes, no_nodes), AdaptivePipeline(bound=bound).build()
-    watch = Watch(settings)
-    # the same objects that decide in a training
-    adaptives = watch, Orchestrator(widths, watch), StalenessSwitch(pipeline, bound, watch)
-    base, stale_flags = [], []
+    widths, watch = OrchestratedWidths(settings, no_nodes, no_nodes), Watch(settings)
+    adaptives = watch, Orchestrator(widths, watch)  # the same objects that decide in a training
+    base = []
     for epoch, loss in enumerate(losses):
         base.append(widths.base)
-        stale_flags.append(epoch > 0 and not pipeline.is_fresh)  # epoch 0 has no earlier rows
         for adaptive in adaptives:
             adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})
-    return Reading(tuple(base), tuple(stale_flags))
+    fresh = replay(losses, settings, bound=bound, stale_s=epoch_s, fresh_s=epoch_s)
+    return Reading(tuple(base), tuple(not is_fresh for is_fresh in fresh))
 
 
 def readings(

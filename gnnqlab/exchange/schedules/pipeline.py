@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Training
+from gnnqlab.bits.assigner.descent import Comparing
+from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.exchange.schedules.schedule import Overlapped, PendingRows, Runner, Schedule, Step
 from gnnqlab.exchange.schedules.stale_rows import StaleRowsCheckpoint
-from gnnqlab.exchange.schedules.staleness_switch import switching
+from gnnqlab.exchange.schedules.staleness_switch import replay, switching
 from gnnqlab.message.channels.stored_rows import StoredRows
 from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.settings import OneOf, Option, Range, check
@@ -98,8 +100,13 @@ class AdaptivePipeline(Schedule):
         """Assumption of forecasts, as text."""
         return f"fresh rows in 1 epoch of {self.bound + 1}, the minimum"
 
+    @property
+    def fresh_share(self) -> float:
+        """Share of epochs with fresh rows: the minimum, unless losses are known."""
+        return 1 / (self.bound + 1)
+
     def exposed_seconds(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
-        """Return the mean over ``bound`` stale epochs and a fresh one; more fresh epochs hide less.
+        """Return the mean over stale and fresh epochs; more fresh epochs hide less.
 
         Example:
             >>> AdaptivePipeline(bound=1).exposed_seconds([3.0, 1.0], [2.0, 2.0], 3.5)
@@ -107,7 +114,47 @@ class AdaptivePipeline(Schedule):
         """
         stale_time = Pipelined().exposed_seconds(under_way, beside, computing)
         fresh_time = Overlapped().exposed_seconds(under_way, beside, computing)
-        return (self.bound * stale_time + fresh_time) / (self.bound + 1)
+        return stale_time + self.fresh_share * (fresh_time - stale_time)
+
+    def with_decisions(
+        self, losses: Sequence[float], rule: Comparing | None, epoch_s: Callable[[Schedule], float]
+    ) -> AdaptivePipeline:
+        """Return the schedule with the share of fresh epochs that its rule decides on, from the first decision on.
+
+        With fewer decisions than ``bound + 1`` the minimum share remains.
+
+        Example:
+            >>> falling = [0.9**epoch for epoch in range(30)]  # ever more slowly, which calls for fresh rows
+            >>> AdaptivePipeline().with_decisions(falling, None, lambda schedule: 1.0).assumes
+            'fresh rows in 74 % of epochs, as decided about the losses of 30 traced ones'
+        """
+        settings = rule or Orchestrated()
+        first = settings.delta + 2  # the first epoch after two comparable rates
+        if len(losses) - first <= self.bound:
+            return self
+        fresh = replay(losses, settings, bound=self.bound, stale_s=epoch_s(Pipelined()), fresh_s=epoch_s(Overlapped()))[
+            first:
+        ]
+        return _DecidedPipeline(
+            bound=self.bound, dropped_by=self.dropped_by, decided=sum(fresh) / len(fresh), num_losses=len(losses)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DecidedPipeline(AdaptivePipeline):
+    """Adaptive pipeline of a forecast, whose share of fresh epochs is known."""
+
+    decided: float
+    num_losses: int
+
+    @property
+    def fresh_share(self) -> float:
+        return self.decided
+
+    @property
+    def assumes(self) -> str:
+        share = f"{100 * self.decided:.0f} %"
+        return f"fresh rows in {share} of epochs, as decided about the losses of {self.num_losses} traced ones"
 
 
 class Pipeline(Runner):

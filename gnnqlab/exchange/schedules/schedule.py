@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
 from torch import Tensor
 
 from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
+from gnnqlab.bits.assigner.descent import Comparing
 from gnnqlab.message.channels.stored_rows import StoredRows
 from gnnqlab.message.exchange_key import ExchangeKey
 
@@ -132,6 +133,18 @@ class Schedule(AxisPart, ABC):
             computing: seconds of the whole epoch in which the link is free.
         """
         raise not_predicted("schedule", self, "exposed_seconds")
+
+    def with_decisions(
+        self, losses: Sequence[float], rule: Comparing | None, epoch_s: Callable[[Schedule], float]
+    ) -> Schedule:
+        """Return the schedule with its decisions about losses of traced epochs; forecasts call it.
+
+        Args:
+            losses: loss of each epoch; empty if none was traced.
+            rule: comparison of descent rates of the bit policy; ``None`` if it has none.
+            epoch_s: function that predicts the seconds of an epoch with a schedule.
+        """
+        return self
 
 
 def runner_of(schedule: Schedule) -> Runner:

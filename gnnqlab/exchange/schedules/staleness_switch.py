@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Entry, State, Training
-from gnnqlab.bits.assigner.descent import Watch
+from gnnqlab.bits.assigner.descent import Comparing, Watch
 from gnnqlab.bits.orchestrator import Orchestrated
 
-__all__ = ["StalenessSwitch", "Switched", "switching"]
+__all__ = ["StalenessSwitch", "Switched", "replay", "switching"]
 
 
 class Switched(Protocol):
@@ -70,3 +71,40 @@ def switching(pipeline: Switched, bound: int, training: Training) -> list[Adapti
     watch = Watch.from_training(Orchestrated(), training)
     # In this order: the switch reads the result that the watch computes after the same epoch.
     return [watch, StalenessSwitch(pipeline, bound, watch)]
+
+
+@dataclass
+class _Decision:
+    """Pipeline without rows."""
+
+    is_fresh: bool = False
+
+
+def replay(
+    losses: Sequence[float], settings: Comparing, *, bound: int, stale_s: float = 1.0, fresh_s: float = 1.0
+) -> list[bool]:
+    """Decide about recorded losses by the callbacks of a training; return True for each epoch with fresh rows.
+
+    Seconds count because Eq. 5 compares falls of the loss per second: an epoch with fresh rows lasts longer.
+
+    Args:
+        losses: loss of each epoch; effects of staleness on it are ignored.
+        settings: comparison of rates.
+        bound: maximum number of stale epochs in a row.
+        stale_s: seconds of an epoch with stale rows.
+        fresh_s: seconds of an epoch with fresh rows.
+
+    Example:
+        >>> replay([9, 8, 7, 6, 5, 4], Orchestrated(), bound=2)
+        [True, False, False, True, False, False]
+    """
+    pipeline, watch = _Decision(), Watch(settings)
+    switch = StalenessSwitch(pipeline, bound, watch)
+    fresh: list[bool] = []
+    for epoch, loss in enumerate(losses):
+        # As in a training: the seconds of an epoch are known after the next one, and those of the first are not used.
+        epoch_s = None if epoch < 2 else fresh_s if fresh[-1] else stale_s
+        fresh.append(epoch == 0 or pipeline.is_fresh)  # no earlier rows exist in the first epoch
+        watch.after_epoch(epoch, loss, {"epoch_s": epoch_s})
+        switch.after_epoch(epoch, loss, {})
+    return fresh
