@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import html
 import json
@@ -47,6 +48,7 @@ def page(script: Path, body: str, *, title: str, style: str, name: str, values: 
 """
 
 
+@functools.cache  # 5 MB to compress
 def _plotly_element() -> str:
     """Return the element that holds Plotly's script, compressed to two fifths."""
     from plotly.offline import get_plotlyjs
