@@ -238,8 +238,10 @@ class RunConfig:
         assert self.launch.hosts is not None
         # Hosts have equal numbers of workers: rank r is on host r // (workers / hosts).
         if self.workers % self.launch.hosts:
+            hosts = self.launch.hosts
             raise ValueError(
-                f"workers must be a multiple of the hosts, got {self.workers} worker(s) on {self.launch.hosts} hosts"
+                f"workers must be a multiple of the hosts, got {self.workers} worker(s) on {hosts} hosts; choose "
+                f"{hosts * -(-self.workers // hosts)} workers, or another number of hosts"
             )
         if self.train.input_features == "cache" and self.model.input_dropout > 0:
             raise ValueError(

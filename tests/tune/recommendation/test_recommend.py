@@ -254,7 +254,7 @@ def test_estimate_ranks_from_the_cut_alone() -> None:
 @each(
     ("settings", "text"),
     [
-        ({"objective": "fame"}, r"objective must be one of \('time to accuracy', 'bytes', 'memory'\), got 'fame'"),
+        ({"objective": "fame"}, r"systems are ranked by one of \('time', 'bytes', 'memory'\), got 'fame'"),
         ({"workers": 1}, "workers must be at least 2 to compare systems, got 1"),
         ({"systems": ["best"]}, "system must be one of"),
         ({"epochs": 3}, "epochs must be at least 6"),
