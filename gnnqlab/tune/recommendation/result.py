@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.partition.parts import QUICK
 from gnnqlab.systems.recipe_call import RecipeCall
 from gnnqlab.systems.registry import make_system
 from gnnqlab.systems.services import GRADIENTS
@@ -216,6 +217,10 @@ class Recommendation:
             notes.append(f"Seconds: from a probe of {own}{error}.")
         else:
             notes.append(f"Seconds are an estimate for {own}, without a launched run.")
+            if sum(shard.num_edges for shard in self.probe.trace.shards) > QUICK:
+                notes.append(
+                    "Rows sent are those of a quick cut unless one is stored; a training's differ by about 1 %."
+                )
         if any(option.candidate.services for option in self.options):
             notes.append(
                 "+: with the common optimizations: overlap with central nodes, codec parameters and weight gradients "
