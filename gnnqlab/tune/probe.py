@@ -61,6 +61,9 @@ class Probe:
     _cache: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
     """Forecasts by system, epoch and base; drifts by settings."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "timing", self.timing.with_equal_computation)
+
     @accepts_former_names
     def forecast(
         self,
