@@ -248,7 +248,7 @@ def test_every_setting_of_a_run_has_an_option_or_changes_no_result(section):
 def test_configuration_stores_the_settings_of_its_recipe():
     config = gq.configure("digits", system="adaqp", lam=0.3, bit_widths=(2, 8), partition="random", seed=4)
     value = json.loads(json.dumps(config.to_json()))
-    assert value["recipe"] == {"name": "adaqp", "lam": 0.3, "bit_widths": [2, 8]}
+    assert value["recipe"] == {"name": "adaqp", "lam": 0.3, "bit_widths": [2, 8], "replaced": ["partition"]}
     again = RunConfig.from_json(value)
     assert again == config and again.system.recipe == config.system.recipe
     assert again.system.partition == gq.partitioners.Random(seed=4)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.partition.parts import QUICK
-from gnnqlab.systems.recipe_call import RecipeCall
+from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.registry import make_system
 from gnnqlab.systems.services import GRADIENTS
 from gnnqlab.systems.system import System
@@ -271,7 +271,8 @@ def _ms(seconds: float) -> str:
 
 
 def _with_recipe(system: System, name: str) -> System:
-    """Return the system under its recipe's name, with the call from which a command line is made."""
-    named_system = replace(system, name=name)
-    object.__setattr__(named_system, "recipe", RecipeCall(name, {}))  # frozen, and not a field of the constructor
-    return named_system
+    """Return the system as its recipe with other parts, from which a command line is made."""
+    recipe_system = make_system(name)
+    parts = {axis: getattr(system, axis) for axis in PARTS}
+    changes = {axis: part for axis, part in parts.items() if part != getattr(recipe_system, axis)}
+    return recipe_system.replace(**changes)
