@@ -47,7 +47,7 @@ class Cut(ABC):
     def shard(self, graph: Graph, rank: int) -> Shard:
         """Build one worker's shard of the graph from which this cut was made."""
 
-    def shards(self, graph: Graph) -> Iterator[Shard]:
+    def build_shards(self, graph: Graph) -> Iterator[Shard]:
         """Build the shards of all workers, one at a time."""
         return (self.shard(graph, rank) for rank in range(self.workers))
 
@@ -180,10 +180,10 @@ class NodeCut(Cut):
         """
         return build_shard(graph, self.owner, rank, self.workers)
 
-    def shards(self, graph: Graph) -> Iterator[Shard]:
+    def build_shards(self, graph: Graph) -> Iterator[Shard]:
         """Build the shards of all workers, one at a time; the cut edges are found once."""
         if type(self).shard is not NodeCut.shard:  # a subclass builds other shards
-            yield from super().shards(graph)
+            yield from super().build_shards(graph)
             return
         found = CutEdges.from_owner(graph, self.owner)
         # Each shard has its part of the seconds, as if each worker had built its own.

@@ -83,7 +83,7 @@ class Parts:
 
     @cached_property
     def shards(self) -> list[Shard]:
-        return list(self.cut.shards(self.graph))
+        return list(self.cut.build_shards(self.graph))
 
     @cached_property
     def quality(self) -> Quality:
@@ -301,7 +301,7 @@ def store_shards(
         if cut.library is not None:
             _keep(cut, folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for rank, shard in enumerate(cut.shards(graph)):
+        for rank, shard in enumerate(cut.build_shards(graph)):
             shard.save(shard_path(folder, rank))
             progress(rank)
     return folder

@@ -34,7 +34,7 @@ def shards_of(graph: Graph, workers: int, seed: int) -> list[Shard]:
 def test_shards_of_a_cut_are_those_of_each_worker(graph, workers, seed):
     alone = shards_of(graph, workers, seed)
     owner = torch.randint(workers, (graph.num_nodes,), generator=torch.Generator().manual_seed(seed))
-    together = list(NodeCut(owner=owner, workers=workers).shards(graph))
+    together = list(NodeCut(owner=owner, workers=workers).build_shards(graph))
     for one, other in zip(alone, together, strict=True):
         for name, value in vars(one).items():
             if isinstance(value, torch.Tensor):
@@ -61,7 +61,7 @@ def test_edges_of_the_graph_are_read_once_for_all_shards():
     for workers in (2, 6):
         owner = torch.arange(graph.num_nodes) % workers
         with _LongOperations(graph.num_edges) as operations:
-            list(NodeCut(owner=owner, workers=workers).shards(graph))
+            list(NodeCut(owner=owner, workers=workers).build_shards(graph))
         counts[workers] = operations.count
     assert counts[2] == counts[6] > 0
 

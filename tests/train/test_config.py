@@ -256,7 +256,7 @@ def test_configuration_stores_the_settings_of_its_recipe():
     assert command_of(again).endswith(line)
     # A recipe's function and its name give the same system; a system with a replaced component has no recipe.
     direct = gq.configure("digits", system=gq.systems.adaqp(lam=0.3, bit_widths=(2, 8)))
-    assert direct.system.recipe == config.system.recipe
+    assert (direct.system.recipe.settings, direct.system.recipe.replaced) == (config.system.recipe.settings, ())
     changed = dataclasses.replace(direct.system, schedule=gq.schedules.Synchronous())
     assert gq.configure("digits", system=changed).to_json()["recipe"] is None
     # A setting that JSON cannot represent is not stored, so there is no command line for it either.
