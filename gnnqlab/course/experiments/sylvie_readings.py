@@ -79,6 +79,7 @@ def readings(
         between 0.33 and 0.67) and ``XII`` (1.45 bits), True if reproduced, X and XII within 10 %.
 
     Example:
+        >>> import torch
         >>> table = readings([0.9**epoch for epoch in range(100)], torch.linspace(0, 1, 101))
         >>> bool(table.loc[("printed", "quarters"), "bits"] < table.loc[("text", "halves"), "bits"])
         True
