@@ -164,7 +164,7 @@ def measure_cut(name: str, source: str, workers: int) -> dict[str, tuple[float, 
     owner = torch.as_tensor(run(graph, workers, *arguments), dtype=torch.int64)
     seconds, memory = time.process_time() - start, _peak_bytes() - memory
     cut = NodeCut(owner=owner, workers=workers)
-    quality = measure_quality([cut.shard(graph, rank) for rank in range(workers)])
+    quality = measure_quality(list(cut.build_shards(graph)))
     return {
         "rows sent per exchange": (quality.inner + quality.outer, ""),
         "edges between workers": (quality.edge_cut, ""),

@@ -8,7 +8,8 @@ the interface of :class:`~gnnqlab.partition.shard.Shard` (``plan``, ``rows_by_ki
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.axis_part import AxisPart, complete
+from gnnqlab.partition.cut_edges import CutEdges
 from gnnqlab.partition.shard import Shard, build_shard
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ class Cut(ABC):
     @abstractmethod
     def shard(self, graph: Graph, rank: int) -> Shard:
         """Build one worker's shard of the graph from which this cut was made."""
+
+    def build_shards(self, graph: Graph) -> Iterator[Shard]:
+        """Build the shards of all workers, one at a time."""
+        return (self.shard(graph, rank) for rank in range(self.workers))
 
     def save(self, path: Path) -> None:
         """Write the fields of the cut (tensors, numbers and strings) to an ``.npz`` file without pickles."""
@@ -108,6 +114,10 @@ class Partitioner(AxisPart, ABC):
     def cut(self, graph: Graph, workers: int) -> Cut:
         """Assign the graph's nodes or edges to workers."""
 
+    def quick_cut(self, graph: Graph, workers: int) -> Cut:
+        """Make a similar cut in less time, for estimates; by default the cut itself."""
+        return self.cut(graph, workers)
+
 
 def check_workers(graph: Graph, workers: int) -> None:
     """Check that a graph can be partitioned among this number of workers.
@@ -169,3 +179,14 @@ class NodeCut(Cut):
             ValueError: if the cut is of another graph.
         """
         return build_shard(graph, self.owner, rank, self.workers)
+
+    def build_shards(self, graph: Graph) -> Iterator[Shard]:
+        """Build the shards of all workers, one at a time; the cut edges are found once."""
+        if type(self).shard is not NodeCut.shard:  # a subclass builds other shards
+            yield from super().build_shards(graph)
+            return
+        found = CutEdges.from_owner(graph, self.owner)
+        # Each shard has its part of the seconds, as if each worker had built its own.
+        cut_edges = replace(found, extract_s=found.extract_s / self.workers)
+        for rank in range(self.workers):
+            yield build_shard(graph, self.owner, rank, self.workers, cut_edges=cut_edges)

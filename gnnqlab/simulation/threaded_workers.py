@@ -251,7 +251,7 @@ class ThreadedWorkers:
         self.seconds: list[dict[str, float]] = []
         """Processor time of each worker in the last pass, by phase: about that of launched workers."""
         self.trainers: list[Trainer] = []
-        self.shards = [cut.shard(graph, rank) for rank in range(cut.workers)]
+        self.shards = list(cut.build_shards(graph))
         self.caches: list[Any] = [at_work(system.cache) for _ in self.shards]
         """Cache of each worker."""
         self.adaptives: dict[str, list[Adaptive]] = {}

@@ -50,7 +50,7 @@ def predict_widths(
         wire: the link.
         system: with the policy.
         epoch: epoch to predict; ``None``: one that the policy considers typical, such as its first assignment.
-        base: base bit-width to assume; ``None``: the one that training starts with.
+        base: base bit-width to assume; ``None``: that to which the traced losses have moved it.
 
     Raises:
         ValueError: if the policy cannot be predicted, or has no base.
@@ -104,7 +104,7 @@ class Prediction:
     epoch: int | None
     """Predicted epoch; ``None``: one that the policy considers typical."""
     base: int | None
-    """Base bit-width to assume; ``None``: the one that training starts with."""
+    """Base bit-width to assume; ``None``: that to which the traced losses have moved it."""
 
     @cached_property
     def predicted_widths(self) -> PredictedWidths:

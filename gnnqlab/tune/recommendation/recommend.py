@@ -33,8 +33,8 @@ from gnnqlab.tune.recommendation.untrained import estimate_probe
 
 __all__ = ["rank_systems", "recommend"]
 
-_TRACED = 12
-"""Epochs of a probe: ranges of the first assignment, and the bound."""
+_TRACED = 24
+"""Epochs of a probe: ranges of the first assignment, the bound, and losses about which SYLVIE's rule decides."""
 _SCANNED = 6
 """Systems other than Vanilla that a scan of link rates compares."""
 

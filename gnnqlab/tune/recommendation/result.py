@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.systems.recipe_call import RecipeCall
+from gnnqlab.partition.parts import QUICK
+from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.registry import make_system
 from gnnqlab.systems.services import GRADIENTS
 from gnnqlab.systems.system import System
@@ -216,6 +217,10 @@ class Recommendation:
             notes.append(f"Seconds: from a probe of {own}{error}.")
         else:
             notes.append(f"Seconds are an estimate for {own}, without a launched run.")
+            if sum(shard.num_edges for shard in self.probe.trace.shards) > QUICK:
+                notes.append(
+                    "Rows sent are those of a quick cut unless one is stored; a training's differ by about 1 %."
+                )
         if any(option.candidate.services for option in self.options):
             notes.append(
                 "+: with the common optimizations: overlap with central nodes, codec parameters and weight gradients "
@@ -266,7 +271,8 @@ def _ms(seconds: float) -> str:
 
 
 def _with_recipe(system: System, name: str) -> System:
-    """Return the system under its recipe's name, with the call from which a command line is made."""
-    named_system = replace(system, name=name)
-    object.__setattr__(named_system, "recipe", RecipeCall(name, {}))  # frozen, and not a field of the constructor
-    return named_system
+    """Return the system as its recipe with other parts, from which a command line is made."""
+    recipe_system = make_system(name)
+    parts = {axis: getattr(system, axis) for axis in PARTS}
+    changes = {axis: part for axis, part in parts.items() if part != getattr(recipe_system, axis)}
+    return recipe_system.replace(**changes)

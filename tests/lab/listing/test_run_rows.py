@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,6 +43,19 @@ def test_row_has_the_settings_and_results_of_its_run(folder: Path) -> None:
     assert row.score == run.summary["test_accuracy"] and row.train_s == pytest.approx(run.summary["train_s"])
     assert row.curve == tuple(round(score, 4) for score in run.records.query("rank == 0")["val_score"])
     assert row.size > 1000 and not row.trouble
+
+
+def test_row_names_replaced_parts_in_place_of_their_settings(folder: Path, tmp_path: Path) -> None:
+    run = next(run for run in gq.runs(folder) if "fixed" in run.id)
+    shutil.copytree(run.folder, tmp_path / run.id)
+    config = json.loads((tmp_path / run.id / "config.json").read_text())
+    system = gq.systems.adaqp(lam=0.3, parameters="bfloat16").replace(bits=gq.bits.Fixed(bits=4))
+    stored = gq.configure("sbm:60,3,6", system=system).to_json()
+    (tmp_path / run.id / "config.json").write_text(
+        json.dumps(config | {"system": stored["system"], "recipe": stored["recipe"]})
+    )
+    (row,) = (run_row(each) for each in gq.runs(tmp_path))
+    assert (row.system, row.recipe_text) == ("adaqp", "parameters bfloat16, bits=fixed:bits=4")
 
 
 def test_a_torn_folder_is_a_row_of_its_own(folder: Path) -> None:
