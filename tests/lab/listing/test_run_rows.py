@@ -175,15 +175,59 @@ def test_where_one_run_is_refused_those_deleted_before_it_leave_the_table(tmp_pa
         (tmp_path / name / "config.json").write_text("{")
     panel = gq.runs(tmp_path).browse().panel
 
-    def delete(run: gq.Run) -> int:
+    def delete(run: gq.Run) -> gq.Run:
         if run.id == "second":
             raise RuntimeError("a run must have ended before it is deleted")
-        return 1
+        return run
 
-    monkeypatch.setattr("gnnqlab.run.disk_usage.delete_run", delete)
+    monkeypatch.setattr("gnnqlab.run.disk_usage.set_aside", delete)
     panel.table.tick(["first", "second"])
-    assert "press Delete again" in panel._delete()
     with pytest.raises(RuntimeError, match="must have ended"):
         panel._delete()
     assert list(panel.browser.runs) == ["second"] == panel.table.ticked
     panel.close()
+
+
+def test_deleted_runs_come_back_with_undo(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{")
+        (tmp_path / name / "status.json").write_text('{"state": "finished"}')
+    panel = gq.runs(tmp_path).browse().panel
+    panel.table.tick(["first"])
+    assert "Undo" in panel._delete() and [run.id for run in gq.runs(tmp_path)] == ["second"] == list(panel.browser.runs)
+    panel._undo()
+    assert [run.id for run in gq.runs(tmp_path)] == ["first", "second"] == sorted(panel.browser.runs)
+    with pytest.raises(ValueError, match="is back already"):
+        panel._undo()
+    panel.close()
+
+
+def test_name_and_tags_are_given_to_ticked_runs(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{")
+    panel = gq.runs(tmp_path).browse().panel
+    panel.table.tick(["first", "second"])
+    panel.tags.value = "paper, slow"
+    panel._label()
+    assert [run.tags for run in gq.runs(tmp_path)] == [("paper", "slow")] * 2
+    panel.name.value = "one"
+    with pytest.raises(ValueError, match="a name is for one run, got 2 ticked"):
+        panel._label()
+    panel.table.tick(["second"])
+    panel._label()
+    assert [run.name for run in gq.runs(tmp_path)] == ["", "one"]
+    panel.name.value = panel.tags.value = ""
+    with pytest.raises(ValueError, match="a name or tags must be given"):
+        panel._label()
+    panel.close()
+
+
+def test_settings_that_all_runs_share_stand_above_the_table() -> None:
+    rows = [Row(id=str(seed), status="finished", graph="digits", workers=2, seed=seed) for seed in (0, 1)]
+    page = rows_html(rows)
+    names = re.findall('<th scope="col">([^<]*)</th>', page)
+    assert "seed" in names and not {"graph", "workers", "model", "name"} & set(names)
+    assert "all with graph digits, workers 2</caption>" in page
+    assert "graph" in rows_html(rows[:1]), "one run has no other to differ from"

@@ -14,6 +14,8 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.settings import PLACE, PRESETS, TunerSettings, knobs_of
+from gnnqlab.lab.tuner.tiles import tiles_html
+from gnnqlab.lab.tuner.views import TunerNumbers
 from gnnqlab.systems import SYSTEMS, System, make_system, register_system
 from gnnqlab.systems.settings import settings_of
 from gnnqlab.tune.probe import LAMS
@@ -233,6 +235,21 @@ def test_tuner_model_predicts_a_move_in_few_steps(model: TunerModel) -> None:
     first = steps(lambda: model.forecast)
     again = steps(lambda: model.forecast)
     assert again < first / 2 and first < 600_000, (first, again)
+
+
+def test_one_drawing_predicts_a_position_once(model: TunerModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gnnqlab.tune.probe import Probe
+
+    model.front, model.risk, model.stale_loss  # noqa: B018  (kept)
+    calls: list[float] = []
+    predict = Probe.forecast
+    monkeypatch.setattr(
+        Probe, "forecast", lambda self, **each: (calls.append(each.get("lam")), predict(self, **each))[1]
+    )
+    model.choose(lam=0.37)
+    TunerNumbers.from_model(model)
+    tiles_html(model)
+    assert [lam for lam in calls if lam is not None] == [0.37]
 
 
 def test_errors_of_finished_runs_set_the_spread_of_the_speedup(
