@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from gnnqlab import halo
 from gnnqlab.course.halo_models.icosphere import icosphere
 from tests.pages import ROOT, blocks
 from tests.ranks import run_ranks
@@ -57,7 +59,7 @@ def trained(rank, workers, runs):
 
 def how_to(rank, workers):
     page = {}
-    exec(compile("\n".join(blocks(HOW_TO)), str(HOW_TO), "exec"), page)
+    exec(compile("\n".join(block for block in blocks(HOW_TO) if "my_ranks" not in block), str(HOW_TO), "exec"), page)
     plan, own = page["plan"], page["own"]
     assert torch.equal(page["everything"][:0], page["x"][:0]) and len(page["everything"]) == 100
     assert page["forces"].shape == page["x"].grad.shape == (own.numel(), 16)
@@ -69,6 +71,15 @@ def how_to(rank, workers):
 
 def test_the_page_of_plans_runs_on_two_ranks():
     assert run_ranks(how_to, 2) == [("neighbours", True)] * 2
+
+
+def test_the_page_of_plans_starts_ranks(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(tmp_path)
+    module, start = (block for block in blocks(HOW_TO) if "my_ranks" in block)
+    (tmp_path / "my_ranks.py").write_text(module)
+    exec(compile(start, str(HOW_TO), "exec"), {"halo": halo})
+    assert capsys.readouterr().out == "[25.0, 20.0]\n"  # odd nodes and even nodes
+    sys.modules.pop("my_ranks")
 
 
 def test_an_icosphere_is_one():
