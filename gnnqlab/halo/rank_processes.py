@@ -24,7 +24,7 @@ from gnnqlab.plain_values import from_bytes, to_bytes
 
 __all__ = ["RankHosts", "run_on_ranks", "work"]
 
-# The search path of this process comes first: modules beside a notebook or script are found, and gnnqlab itself.
+# The search path of this process comes first, to find gnnqlab and the modules in the folder of a notebook or script.
 _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -136,7 +136,7 @@ def _failure(folder: Path, codes: Sequence[int | None], timeout_s: float) -> Run
     for rank, code in enumerate(codes):
         if code is not None and code < 0:
             return RuntimeError(
-                f"all ranks must return, got signal {signal.Signals(-code).name} on rank {rank}; a usual cause is memory"
+                f"all ranks must return, got signal {signal.Signals(-code).name} on rank {rank}; check the free memory"
             )
     files = {rank: folder / f"error{rank}" for rank, code in enumerate(codes) if code}
     records = {rank: json.loads(file.read_text()) for rank, file in files.items() if file.exists()}

@@ -52,7 +52,7 @@ def test_first_cause_of_a_failure_is_raised(how, cause):
     with pytest.raises(RuntimeError, match=f"all ranks must return, {cause}") as caught:
         run_on_ranks(fail, 3, how)
     if how != "signal":
-        assert "Traceback" in caught.value.__notes__[0] and "in fail" in caught.value.__notes__[0]
+        assert "Traceback" in caught.value.__notes__[0]
 
 
 def test_ranks_that_wait_for_ever_are_ended():
