@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
@@ -10,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from gnnqlab.halo import HaloPlan, exchange_rows, run_on_ranks
+from gnnqlab.halo import rank_processes as module
 
 
 def halo_of(scale):
@@ -53,6 +55,15 @@ def test_first_cause_of_a_failure_is_raised(how, cause):
         run_on_ranks(fail, 3, how)
     if how != "signal":
         assert "Traceback" in caught.value.__notes__[0]
+
+
+def test_first_of_several_errors_is_the_cause(tmp_path):
+    for rank, (when, text) in enumerate(
+        [(2.0, "connection closed"), (1.0, "bits must be 4"), (3.0, "connection closed")]
+    ):
+        (tmp_path / f"error{rank}").write_text(json.dumps([when, "ValueError", text, "Traceback"]))
+    assert "ValueError on rank 1: bits must be 4" in str(module._failure(tmp_path, [1, 1, 1], 9.0))
+    assert "SIGKILL on rank 2" in str(module._failure(tmp_path, [1, 1, -9], 9.0)), "others lost their connection to it"
 
 
 def test_ranks_that_wait_for_ever_are_ended():
