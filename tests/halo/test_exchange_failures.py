@@ -10,9 +10,8 @@ import torch
 import torch.distributed as dist
 
 from gnnqlab.errors import NonFiniteMessage, UnexpectedMessage
-from gnnqlab.halo import HaloPlan, exchange_rows, reduce_rows
+from gnnqlab.halo import HaloPlan, exchange_rows, reduce_rows, row_transfers
 from gnnqlab.halo import exchange_failures as module
-from gnnqlab.halo import row_transfers
 from tests.ranks import run_ranks
 
 NONE = torch.empty(0, dtype=torch.int64)
