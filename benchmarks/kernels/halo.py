@@ -2,7 +2,9 @@
 
 Each worker sends ``num_rows`` rows, in equal parts, to all others. The rival is ``all_to_all_single`` of the same
 float32 rows, gathered by ``index_select``. Overlap: two exchanges over more computation than they take; the hidden
-share is the part of their time that both together do not take. Update: a changed neighbour list and an exchange in 8
+share is the part of their time that both together do not take. It needs idle processors: sockets, copies and checksums
+of a float32 exchange are work of the processor, a sixth of its time on two workers over 1 Gbit and a quarter on four,
+so workers that fill all processors cannot hide it. Update: a changed neighbour list and an exchange in 8
 bits, compared with a new plan. A figure is the median over interleaved repeats, of the slowest worker. Workers run on
 emulated hosts with a link, and on the loopback for information.
 """
