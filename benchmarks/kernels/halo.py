@@ -2,25 +2,19 @@
 
 Each worker sends ``num_rows`` rows, in equal parts, to all others. The rival is ``all_to_all_single`` of the same
 float32 rows, gathered by ``index_select``. Overlap: two exchanges over more computation than they take; the hidden
-share is the part of their time that both together do not take. Update: a changed neighbour list and an exchange in 8
+share is the part of their time that both together do not take. It needs idle processors: sockets, copies and checksums
+of a float32 exchange are work of the processor, a sixth of its time on two workers over 1 Gbit and a quarter on four,
+so workers that fill all processors cannot hide it. Update: a changed neighbour list and an exchange in 8
 bits, compared with a new plan. A figure is the median over interleaved repeats, of the slowest worker. Workers run on
 emulated hosts with a link, and on the loopback for information.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import datetime
-import json
-import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.rows import row
@@ -38,7 +32,6 @@ HIDDEN_GOAL = 0.9
 """Least share of two exchanges that computation hides."""
 EDGES = 100_000
 """Edges of all workers, for updates."""
-_LIMIT_S = 600
 
 
 def halo(
@@ -91,53 +84,25 @@ def _rows(place: str, workers: int, seconds: dict[str, list[float]], goals: dict
 
 def _measured(workers: int, repeats: int, num_rows: int, hosts: EmulatedHosts | None) -> dict[str, list[float]]:
     """Run all workers, on the emulated hosts or in this network, and return the seconds of the slowest one."""
-    with tempfile.TemporaryDirectory(prefix="gnnqlab-halo-") as folder, contextlib.ExitStack() as exit_stack:
-        processes = []
-        for rank in range(workers):
-            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.kernels.halo", folder, str(rank)]
-            command += [str(workers), str(repeats), str(num_rows)]
-            process = subprocess.Popen(
-                hosts.command(rank, command) if hosts else command,
-                env=os.environ | {"GLOO_SOCKET_IFNAME": hosts.interface(rank) if hosts else "lo"},
-                stdout=sys.stderr,
-            )
-            # Callbacks run in reverse order: kill first, then wait.
-            exit_stack.callback(process.wait)
-            exit_stack.callback(process.kill)
-            processes.append(process)
-        deadline = time.monotonic() + _LIMIT_S
-        while any(process.poll() is None for process in processes):
-            if any(process.poll() for process in processes) or time.monotonic() > deadline:
-                break  # one failed worker would leave the others waiting
-            time.sleep(0.05)
-        codes = [process.poll() for process in processes]
-        if any(code != 0 for code in codes):
-            raise RuntimeError(
-                f"all workers must finish within {_LIMIT_S} s, got exit codes {codes}; see their errors above"
-            )
-        results: dict[str, list[float]] = json.loads(Path(folder, "results.json").read_text())
-        return results
+    from gnnqlab.halo import run_on_ranks
+
+    results: dict[str, list[float]] = run_on_ranks(slowest_seconds, workers, repeats, num_rows, hosts=hosts)[0]
+    return results
 
 
 # -- one worker ---------------------------------------------------------------------------------------------------
 
 
-def _work(folder: str, rank: int, workers: int, repeats: int, num_rows: int) -> None:
+def slowest_seconds(repeats: int, num_rows: int) -> dict[str, list[float]]:
+    """Measure on one rank; return the seconds of the slowest one, of every case and repeat."""
     import torch
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
-    store = dist.FileStore(str(Path(folder, "store")), workers)
-    limit = datetime.timedelta(seconds=60)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=workers, timeout=limit)
     with torch.no_grad():
-        seconds = _seconds(rank, workers, repeats, num_rows)
+        seconds = _seconds(dist.get_rank(), dist.get_world_size(), repeats, num_rows)
     slowest = torch.tensor([seconds[name] for name in seconds])  # (cases, repeats)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    if rank == 0:
-        Path(folder, "results.json").write_text(json.dumps(dict(zip(seconds, slowest.tolist(), strict=True))))
-    dist.barrier()
-    dist.destroy_process_group()
+    return dict(zip(seconds, slowest.tolist(), strict=True))
 
 
 def _seconds(rank: int, workers: int, repeats: int, num_rows: int) -> dict[str, list[float]]:
@@ -236,11 +201,3 @@ def _neighbours(rank: int, workers: int) -> tuple[Any, list[Any]]:
         target = (source + torch.randint(-50, 51, (EDGES,), generator=generator)) % num_nodes
         lists.append(torch.stack([source, target])[:, owner[target] == rank])
     return owner, lists
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels.halo")
-    parser.add_argument("folder")
-    for name in ("rank", "workers", "repeats", "num_rows"):
-        parser.add_argument(name, type=int)
-    _work(**vars(parser.parse_args()))

@@ -122,6 +122,22 @@ def _whole_number(name: str, value: Any) -> int:
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
 
 
+def check_not_captured(device: torch.device) -> None:
+    """Check that the operations of a device are not being captured in a CUDA graph.
+
+    Raises:
+        RuntimeError: if they are.
+
+    Example:
+        >>> check_not_captured(torch.device("cpu"))
+    """
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "an exchange must not be captured in a CUDA graph, got a stream that captures: a replay would skip its "
+            "messages and repeat its noise; capture the layers between two exchanges"
+        )
+
+
 class PostedRows:
     """Messages of one exchange in flight.
 
@@ -133,9 +149,11 @@ class PostedRows:
 
     Raises:
         NonFiniteMessage: if a row to send holds NaN or Inf.
+        RuntimeError: in the capture of a CUDA graph.
     """
 
     def __init__(self, call: Call, direction: str, x: Tensor, num_rows: int) -> None:
+        check_not_captured(x.device)
         self._plan, self._channel = PLANS[call.plan], call.channel(direction, x.device)
         self._epoch = call.epoch
         shape = num_rows, x.shape[1]
