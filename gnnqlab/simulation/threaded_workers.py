@@ -265,11 +265,13 @@ class ThreadedWorkers:
             bit_policy: Any = variant.bits if bits is None else bits
             if as_launched and bits is None:
                 bit_policy = by_direction(variant.bits, partial(in_force, worker=worker_context(shard, settings)))
+            worker_codec = by_direction(variant.codec, lambda part: part.at_work())
             exchange = join(
                 variant,
                 shard,
                 bits=bit_policy,
                 cache=cache,
+                codec=worker_codec,
                 transport=LoopbackTransport(self._mail, shard.rank),
                 seed=settings.seed,
                 keep_static=settings.input_features == "cache",
@@ -288,7 +290,7 @@ class ThreadedWorkers:
             if joined:
                 training = Training(
                     worker=worker_context(shard, settings),
-                    parts=worker_components(variant, exchange, bits=bit_policy, cache=cache),
+                    parts=worker_components(variant, exchange, bits=bit_policy, cache=cache, codec=worker_codec),
                     of_direction=of_direction,
                     shard=shard,
                     phases=clock,

@@ -255,13 +255,15 @@ def worker_context(shard: Shard, settings: TrainSettings, device: torch.device |
     )
 
 
-def worker_components(system: System, exchange: Exchange, *, bits: object, cache: object) -> dict[str, object]:
+def worker_components(
+    system: System, exchange: Exchange, *, bits: object, cache: object, codec: object
+) -> dict[str, object]:
     """Return the components of one worker by axis, in the order of the axes."""
     return {
         "exchange": exchange,
         "sampler": system.sampler,
         "cache": cache,
-        "codec": system.codec,
+        "codec": codec,
         "bits": bits,
         "schedule": exchange.schedule,
         "compute": exchange.products,
@@ -317,6 +319,7 @@ def worker_trainer(
     worker = worker_context(shard, settings, device)
     bits = by_direction(system.bits, lambda part: in_force(part, worker))
     cache = at_work(system.cache)
+    codec = by_direction(system.codec, lambda part: part.at_work())
     transport = transports(settings.transport, shard.rank, shard.workers)
     # Rows of evaluation and cached rows go directly from sender to receiver, whatever the transport of training.
     exact_transport = transports("direct", shard.rank, shard.workers)
@@ -329,6 +332,7 @@ def worker_trainer(
         shard,
         bits=bits,
         cache=cache,
+        codec=codec,
         transport=transport,
         exact_transport=exact_transport,
         seed=settings.seed,
@@ -342,7 +346,7 @@ def worker_trainer(
     # Callbacks of the parts, which act between epochs.
     training = Training(
         worker=worker,
-        parts=worker_components(system, exchange, bits=bits, cache=cache),
+        parts=worker_components(system, exchange, bits=bits, cache=cache, codec=codec),
         of_direction=of_direction,
         shard=shard,
         distributed=distributed,
