@@ -64,10 +64,10 @@ def spectrum_rows(
         error = codec_error(kept_codec, sent, 1).squared
         size = f", {row_bytes(1, columns, codec.param_bytes)} B a row"
         lines.append(_error_row(case, size, error, errors, note="" if uses else "no basis is used; "))
-        weight = row_bytes(1, columns, codec.param_bytes)
+        num_bytes = row_bytes(1, columns, codec.param_bytes)
         totals = sums.setdefault(place.direction, [0.0] * (2 + len(errors)))
         sums[place.direction] = [
-            total + weight * value for total, value in zip(totals, (1.0, error, *errors.values()), strict=True)
+            total + num_bytes * value for total, value in zip(totals, (1.0, error, *errors.values()), strict=True)
         ]
     for direction, (weight, error, *others) in sums.items():
         case = f"{name}, {direction}, mean of layers by bytes, epoch {epochs - 1}"
