@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 import torch
@@ -165,6 +166,31 @@ def train(rank, workers, graph, codec, bits=ONE_BIT, schedule=IN_STEP, epochs=4)
     }  # fmt: skip
     trainer.close()
     return observer.rows, bases, entries
+
+
+@dataclass(frozen=True)
+class Late(Pipelined):
+    """Schedule with rows of two epochs before."""
+
+    lag: ClassVar[int] = 2
+
+
+def test_rows_that_are_decoded_two_epochs_later_are_refused():
+    with pytest.raises(ValueError, match="2 versions of a basis are stored.*up to 2 epochs after it; choose schedule"):
+        replace(gq.systems.vanilla(), codec=LowRank(), bits=Fixed(bits=1), schedule=Late())
+
+
+def test_a_sample_of_the_rows_is_traced_and_none_of_wide_or_exact_ones():
+    codec, place = LowRank(first=0).at_work(), ExchangeKey(0, "forward")
+    one_of_all = torch.zeros(9000, 4)
+    one_of_all[8999 - 3 * 5] = 2.0  # rows are encoded in reverse, and each third is traced
+    send(codec.codec_at(place), one_of_all, 1, epoch=0)
+    assert codec.bases.moments[place].trace() == 16
+    wide = torch.ones(2, 2049)
+    for rows, bits, epoch in ((wide, 1, 0), (one_of_all, 8, 0), (one_of_all, 1, 1)):
+        send(codec.codec_at(ExchangeKey(1, "forward")), rows, bits, epoch=epoch)
+    send(codec, one_of_all, 1, epoch=0)  # without a key
+    assert set(codec.bases.moments) == {place}
 
 
 @each("workers", [2, 3])

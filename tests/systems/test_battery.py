@@ -58,6 +58,7 @@ EXACT = {
     "cagnet": {},
     "cdfgnn": {"bits": 32, "epsilon": 0.0, "rule": "fixed"},
     "fixed-bits": {"bits": 32},
+    "low-rank": {"bits": 32},
     "random-bits": {"bit_widths": (32,)},
     "sancus": {"epsilon": 0.0},
     "sancus-q": {"bits": 32, "epsilon": 0.0},

@@ -21,9 +21,9 @@ from gnnqlab.kernels.codec.rows import row_bytes
 from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.worker_context import WorkerContext
 
-__all__ = ["Bases", "Basis", "BasisRefresh", "NoCollectives", "leading_directions"]
+__all__ = ["VERSIONS", "Bases", "Basis", "BasisRefresh", "NoCollectives", "leading_directions"]
 
-_VERSIONS = 2
+VERSIONS = 2
 """Versions of a basis that are stored: with stale rows a message is decoded one epoch after it was encoded."""
 
 
@@ -83,7 +83,7 @@ class Bases:
 
     def install(self, place: ExchangeKey, basis: Basis) -> None:
         """Add a version of a key's basis; the oldest is dropped."""
-        self.of[place] = (*self.of.get(place, ()), basis)[-_VERSIONS:]
+        self.of[place] = (*self.of.get(place, ()), basis)[-VERSIONS:]
 
 
 def leading_directions(

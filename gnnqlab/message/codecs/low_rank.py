@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from gnnqlab.bits.policy import USUAL, Period
 from gnnqlab.kernels.codec.row_errors import ERROR_WIDTHS
 from gnnqlab.kernels.codec.rows import row_bytes
 from gnnqlab.message.codecs.base import Codec, Noise, PartCodec, PartRows
-from gnnqlab.message.codecs.basis import Bases, Basis, BasisRefresh, NoCollectives
+from gnnqlab.message.codecs.basis import VERSIONS, Bases, Basis, BasisRefresh, NoCollectives
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.message.codecs.lloyd_max import relative_error
@@ -30,6 +30,10 @@ __all__ = ["LowRank", "with_basis"]
 
 _COEFFICIENT_BITS = 8
 """Bits of a coefficient: a row of b bits an element has one coefficient per byte."""
+_MAX_COLUMNS = 2048
+"""Maximum number of columns of rows with a basis: second moments take ``8 D^2`` bytes."""
+_MAX_ROWS = 4096
+"""Maximum number of traced rows of a message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,20 +47,27 @@ class LowRank(PartCodec):
 
     U, ``(D, r)``, has orthonormal columns and belongs to one exchange key (layer, direction, round). After epoch
     ``first``, and after the last epoch of every ``period``, it follows from the rows that all workers have encoded in
-    that epoch, by orthogonal iteration from the former basis on the sum of their second moments. All workers replace it
-    between the same two epochs; a message is decoded with the basis of its own epoch. A refresh sends about
-    ``8 D r (iterations + 1)`` bytes per key and worker, which no record of messages counts.
+    that epoch (up to 4096 of each message, evenly spaced), by orthogonal iteration from the former basis on the sum of
+    their second moments. All workers replace it between the same two epochs; a message is decoded with the basis of its
+    own epoch. A refresh sends about ``8 D r (iterations + 1)`` bytes per key and worker, which no record of messages
+    counts.
 
     Early in a training gradients turn faster than bases follow. So a key uses its basis at a bit-width only if the
     share of the squared norm outside its *former* basis, measured at the end of that one's period, times ``least_gain``
     is at most the error of rotated codes of this bit-width (0.57 at one bit, see
     :func:`gnnqlab.message.codecs.lloyd_max.relative_error`). Otherwise, and until the second basis, its rows are
     encoded as by ``LeastVariance``. Rows of few columns, such as the classes of the last layer, hardly ever have such a
-    basis.
+    basis; rows of more than 2048 columns, such as input features, never.
 
     The part of a row outside the basis is never sent, which is a bias: it is equal in every draw, and a mean over
     epochs keeps it. A cache with feedback or differences sends it after the next refresh. Theorems about unbiased
     messages and policies that weigh rows by their variance are refused.
+
+    Measured on cora (GCN, 3 layers of 256, ``gnnqlab bench codecs --parts spectrum``; float32 messages until epoch 59,
+    bases of epoch 54): gradients at one bit have a squared error of 0.05 of their square, 0.001 and 0.03 in the layers
+    with 256 columns, the best existing codec 0.55; embeddings 0.10 and 0.48. Codes of one bit in both directions add
+    noise to the rows that a basis must hold: in such a training with 64 columns on 4 workers 0.2 to 0.3 of the
+    gradients of the middle layer are outside.
 
     Differs: ResBM learns the projection of a pipeline's activations by gradient descent; here it follows from second
     moments, as in PowerSGD (Vogels et al., NeurIPS 2019), and gradients have bases too. Outside a training, for
@@ -128,6 +139,16 @@ class LowRank(PartCodec):
             return False
         return basis.lost(rank) * self.least_gain <= relative_error(bits, columns)
 
+    def refuses(self, system: Any) -> str:
+        """Return the reason why a system cannot use bases, or an empty string."""
+        if system.schedule.lag < VERSIONS:
+            return ""
+        return (
+            f"{VERSIONS} versions of a basis are stored, for messages that are decoded at most one epoch after their "
+            f"encoding, and this schedule decodes them up to {system.schedule.lag} epochs after it; choose "
+            "schedule Synchronous(), Overlapped() or Pipelined(), or codec LeastVariance()"
+        )
+
     def at_work(self) -> LowRank:
         """Create the codec of one worker, which has bases."""
         return _LowRankAtWork(self, Bases())
@@ -198,8 +219,11 @@ class _LowRankAtWork(LowRank):
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
     ) -> Tensor | None:
         statistics = super().encode(x, rows, ids, layout, segment, noise)  # first, because it refuses NaN and Inf
-        if self.place is not None and rows.numel() and self.refreshes_after(noise.epoch):
-            self.bases.trace(self.place, x.index_select(0, rows))
+        has_codes = any(share.bits in ERROR_WIDTHS and share.rows for share in layout.shares)
+        is_traced = has_codes and self.refreshes_after(noise.epoch) and layout.columns <= _MAX_COLUMNS
+        if self.place is not None and is_traced:
+            step = -(-rows.numel() // _MAX_ROWS)  # rounded up
+            self.bases.trace(self.place, x.index_select(0, rows[::step]))
         return statistics
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
