@@ -14,7 +14,7 @@ from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.exchange import Pipelined
-from gnnqlab.message import LeastVariance, LowRank, Rotated
+from gnnqlab.message import Difference, Feedback, LeastVariance, LowRank, Rotated
 from gnnqlab.message.codecs.basis import Basis, leading_directions
 from gnnqlab.message.codecs.low_rank import with_basis
 from gnnqlab.message.direction import ByDirection
@@ -253,3 +253,49 @@ def test_a_decision_names_key_and_share_once():
     assert lines[0]["what"] == "backward 1.0: no basis at 1 bit" and lines[0]["epoch"] == 1
     assert lines[0]["why"] == "1 of the squared norm is outside the former 4 directions"
     assert all(one["what"] != two["what"] for one, two in pairwise(lines))
+
+
+def test_feedback_and_differences_send_what_a_basis_left_out():
+    """Rows that stay the same, a basis of each fifth epoch's messages: an eighth of the directions at a time."""
+    rows, errors = decaying(200, 64, ratio=0.95), {}
+    for cache in ("none", "feedback", "difference"):
+        left = came = held = torch.zeros_like(rows)
+        codec, total = with_basis(EAGER, rows, 1), torch.zeros(200, 64)
+        for epoch in range(50):
+            message = rows + left if cache == "feedback" else rows - held
+            codec = codec if epoch % 5 else with_basis(EAGER, message, 1)
+            came = held + send(codec, message, 1, epoch=epoch)[0]
+            left, held = message - came, came if cache == "difference" else held
+            total += came / 50
+        errors[cache] = [float((of - rows).square().sum() / rows.square().sum()) for of in (came, total)]
+    assert errors["none"] == pytest.approx([0.4, 0.4], abs=0.01)
+    assert errors["feedback"][1] < 0.06, "the mean message approaches the row"
+    assert errors["difference"][0] < 1e-9, "eight bases hold 64 directions"
+
+
+def train_company(rank, workers, graph):
+    """Train each system that has bases beside other parts; return losses and numbers of bases."""
+    ours = {"codec": EAGER, "bits": ONE_BIT}
+    systems = [
+        replace(gq.systems.sar(), **ours),
+        replace(gq.systems.cagnet(), **ours),
+        replace(gq.systems.vanilla(), **ours, cache=Difference()),
+        replace(gq.systems.vanilla(), **ours, cache=Feedback()),
+        replace(gq.systems.sylvie(), codec=EAGER),
+        replace(gq.systems.vanilla(), **ours, partition=gq.partitioners.EBV(), exchange=gq.exchanges.Replicas()),
+    ]
+    found = []
+    for system in systems:
+        shard = system.partition.cut(graph, workers).shard(graph, rank)
+        trainer = worker_trainer(shard, system, ModelSettings(name="gcn", layers=2, hidden=16), TrainSettings(seed=3))
+        losses = [trainer.epoch(epoch) for epoch in range(6)]
+        bases = [each for each in trainer.adaptives.values() if each.name == "bases"]
+        found.append((losses, sum(map(len, bases[0].bases.of.values()))))
+        trainer.close()
+    return found
+
+
+def test_bases_beside_other_parts():
+    results = run_ranks(train_company, 2, random_graph(nodes=60, seed=2))
+    assert results[0] == results[1]
+    assert all(losses[-1] < losses[0] and count >= 4 for losses, count in results[0]), results[0]

@@ -60,7 +60,8 @@ class LowRank(PartCodec):
     basis; rows of more than 2048 columns, such as input features, never.
 
     The part of a row outside the basis is never sent, which is a bias: it is equal in every draw, and a mean over
-    epochs keeps it. A cache with feedback or differences sends it after the next refresh. Theorems about unbiased
+    epochs keeps it. A cache with feedback or differences sends it after the next refresh; with one, set ``least_gain``
+    to 0, because the rows that it sends next lie outside the former basis by construction. Theorems about unbiased
     messages and policies that weigh rows by their variance are refused.
 
     Measured on cora (GCN, 3 layers of 256, ``gnnqlab bench codecs --parts spectrum``; float32 messages until epoch 59,
