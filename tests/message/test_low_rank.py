@@ -33,7 +33,7 @@ from tests.ranks import run_ranks
 
 NARROW = (1, 2, 4)
 ONE_BIT, IN_STEP = Fixed(bits=1), gq.schedules.Synchronous()
-EAGER = LowRank(first=0, period=1, least_gain=0.0, iterations=16)
+EAGER = LowRank(first=0, refresh_every=1, least_gain=0.0, iterations=16)
 """A codec whose keys use a basis from the second epoch on, whatever is outside it."""
 
 
@@ -247,7 +247,7 @@ def test_directions_with_their_own_codecs_policies_that_change_and_stale_rows():
 
 
 def test_a_decision_names_key_and_share_once():
-    _, _, entries = run_ranks(train, 2, random_graph(nodes=60, seed=2), LowRank(first=0, period=1))[0]
+    _, _, entries = run_ranks(train, 2, random_graph(nodes=60, seed=2), LowRank(first=0, refresh_every=1))[0]
     assert {file for file, _ in entries} == {"decisions.jsonl"}
     lines = [line for _, line in entries if line["what"].startswith("backward 1.0")]
     assert lines[0]["what"] == "backward 1.0: no basis at 1 bit" and lines[0]["epoch"] == 1

@@ -114,10 +114,14 @@ def candidates() -> dict[str, System]:
         "stale-samples": replace(make_system("bns-gcn", p=0.5), schedule=Pipelined()),
         # A basis from the second epoch on, whatever it loses: trainings are too short for the default.
         "bases": replace(
-            gq.systems.vanilla(), codec=gq.codecs.LowRank(first=0, period=1, least_gain=0.0), bits=gq.bits.Fixed(bits=1)
+            gq.systems.vanilla(),
+            codec=gq.codecs.LowRank(first=0, refresh_every=1, least_gain=0.0),
+            bits=gq.bits.Fixed(bits=1),
         ),
         "stale-bases": replace(
-            gq.systems.pipegcn(), codec=gq.codecs.LowRank(first=0, period=2, least_gain=0.0), bits=gq.bits.Fixed(bits=2)
+            gq.systems.pipegcn(),
+            codec=gq.codecs.LowRank(first=0, refresh_every=2, least_gain=0.0),
+            bits=gq.bits.Fixed(bits=2),
         ),
         "skipped-rows": replace(make_system("fixed-bits", bits=8), cache=Unchanged(tolerance=0.1)),
     }

@@ -14,7 +14,7 @@ __all__ = ["low_rank"]
 
 
 @register_system
-def low_rank(*, bits: int = 1, period: int = 5, iterations: int = 2, least_gain: float = 2.0) -> System:
+def low_rank(*, bits: int = 1, refresh_every: int = 5, iterations: int = 2, least_gain: float = 2.0) -> System:
     """Vanilla with rows as ``D b / 8`` coefficients in a basis of each layer and direction (after ResBM, 2604.11947).
 
     Differs: ResBM compresses activations between the stages of a pipeline by learned projections; here bases follow
@@ -22,8 +22,8 @@ def low_rank(*, bits: int = 1, period: int = 5, iterations: int = 2, least_gain:
     (:class:`gnnqlab.message.codecs.low_rank.LowRank`).
 
     Example:
-        >>> low_rank().bits, low_rank(period=10).codec.period
+        >>> low_rank().bits, low_rank(refresh_every=10).codec.refresh_every
         (Fixed(bits=1), 10)
     """
-    codec = LowRank(period=period, iterations=iterations, least_gain=least_gain)
+    codec = LowRank(refresh_every=refresh_every, iterations=iterations, least_gain=least_gain)
     return replace(vanilla(), name="low-rank", codec=codec, bits=Fixed(bits=bits))

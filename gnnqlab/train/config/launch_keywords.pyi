@@ -159,8 +159,8 @@ class LaunchKeywords(TypedDict, total=False):
     group_size: int
     """Rows that share a bit-width."""
     period: int
-    """Epochs between assignments; the first one follows epoch ``first``.; Epochs between two bases; the first one
-    follows epoch ``first``.; Epochs between draws.; Epochs in a period."""
+    """Epochs between assignments; the first one follows epoch ``first``.; Epochs between draws.; Epochs in a
+    period."""
     bit_widths: tuple[int, ...]
     """Bit-widths to choose from.; Bit-widths to choose from; the base is one of them, and nodes get the base or
     more bits.; Bit-widths to draw from.; The plan: one bit-width per period, none smaller than the one before;
@@ -200,6 +200,8 @@ class LaunchKeywords(TypedDict, total=False):
     """Bits of activations saved for the backward pass; messages have 32."""
     ratio: float
     """Columns after the random projection of product inputs, relative to before, in (0, 1]; 1: no projection."""
+    refresh_every: int
+    """Epochs between two bases; the first one follows epoch ``first``."""
     iterations: int
     """Products with the second moments per refresh."""
     least_gain: float
