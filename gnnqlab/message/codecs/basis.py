@@ -19,6 +19,7 @@ from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.kernels.codec.row_errors import ERROR_WIDTHS
 from gnnqlab.kernels.codec.rows import row_bytes
 from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.plain_values import all_gather_values
 from gnnqlab.worker_context import WorkerContext
 
 __all__ = ["VERSIONS", "Bases", "Basis", "BasisRefresh", "NoCollectives", "leading_directions"]
@@ -169,9 +170,8 @@ class BasisRefresh(Adaptive):
 
     def _refresh(self, epoch: int, width: int) -> None:
         # A worker without rows to send in a layer takes part with zeros, so all workers need the shapes of all keys.
-        columns: list[Any] = [None] * self._worker.workers
-        dist.all_gather_object(columns, {place: len(moment) for place, moment in self.bases.moments.items()})
-        of_place = {place: count for each in columns for place, count in each.items() if count}
+        columns = all_gather_values([[*place, len(moment)] for place, moment in self.bases.moments.items()])
+        of_place = {ExchangeKey(*place): count for each in columns for *place, count in each if count}  # -> D
         if not of_place:
             return
         places = sorted(of_place)
