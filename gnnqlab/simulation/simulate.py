@@ -78,7 +78,8 @@ def simulate(
 
     Raises:
         ValueError: if the system adapts by measured seconds (AdaQP's assignment, SYLVIE's coordinator), which differ
-            between threads and processes; launch it with ``observers=`` instead.
+            between threads and processes, or by sums over processes (bases of `LowRank`); launch it with
+            ``observers=`` instead.
         ObserverFailed: if an observer raises.
 
     Example:
@@ -122,8 +123,9 @@ def _refuse_decisions_by_seconds(threads: ThreadedWorkers) -> None:
         for callback in callbacks:
             if callback.by_seconds and len(threads.trainers) > 1:
                 raise ValueError(
-                    f"a simulated system must not decide by measured seconds, got {callback.name!r} of the axis "
-                    f"{axis}, which adapts during training; launch it with observers= instead"
+                    "a simulated system must not decide by measured seconds or by sums over processes, got "
+                    f"{callback.name!r} of the axis {axis}, which adapts during training; launch it with observers= "
+                    "instead"
                 )
 
 

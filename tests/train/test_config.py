@@ -220,7 +220,15 @@ def test_every_setting_of_a_recipe_has_an_option(system, made_by):
     other |= {"p": 0.25, "attention": "none"}
     other |= {"feature_smoothing": 0.9, "gradient_smoothing": 0.5}
     other |= {"thresholds": (0.6, 0.7, 0.8), "depth": 2}
-    other |= {"replication": 2, "every": 3, "warm_up": 4, "max_age": 5}
+    other |= {
+        "replication": 2,
+        "every": 3,
+        "warm_up": 4,
+        "max_age": 5,
+        "iterations": 3,
+        "least_gain": 1.5,
+        "refresh_every": 4,
+    }
     other |= {"product_bits": 6, "scale": "row", "rounding": "nearest", "activation_bits": 4, "ratio": 0.5}
     other |= {"gamma": 0.25, "epsilon": 0.125, "rule": "equation", "totals": "moved", "rotations": 1}
     if system.startswith("sancus"):

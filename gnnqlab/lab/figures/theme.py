@@ -68,6 +68,7 @@ _SYSTEMS = {
     "bns-gcn": Style(color=OKABE_ITO["green"], dash="dot", symbol="triangle-up"),
     "adaqp-r": Style(color=OKABE_ITO["vermillion"], dash="dot", symbol="triangle-down"),
     "sylvie-r": Style(color=OKABE_ITO["green"], dash="dash", symbol="x"),
+    "low-rank": Style(color=OKABE_ITO["sky"], dash="solid", symbol="diamond"),
     "sar": Style(color=OKABE_ITO["blue"], dash="dashdot", symbol="circle"),
 }
 

@@ -5,10 +5,23 @@ from gnnqlab.message.codecs.codec import Codec, Float32, Stochastic
 from gnnqlab.message.codecs.fp8 import FP8, MXFP8
 from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.message.codecs.linear import Linear
+from gnnqlab.message.codecs.low_rank import LowRank
 from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.message.codecs.spikes import Spikes
 
-__all__ = ["FP8", "MXFP8", "BFloat16", "Codec", "Float32", "LeastVariance", "Linear", "Rotated", "Spikes", "Stochastic"]
+__all__ = [
+    "FP8",
+    "MXFP8",
+    "BFloat16",
+    "Codec",
+    "Float32",
+    "LeastVariance",
+    "Linear",
+    "LowRank",
+    "Rotated",
+    "Spikes",
+    "Stochastic",
+]
 
 
 def __dir__() -> list[str]:
