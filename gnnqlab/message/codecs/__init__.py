@@ -10,18 +10,9 @@ from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.message.codecs.spikes import Spikes
 
 __all__ = [
-    "FP8",
-    "MXFP8",
-    "BFloat16",
-    "Codec",
-    "Float32",
-    "LeastVariance",
-    "Linear",
-    "LowRank",
-    "Rotated",
-    "Spikes",
+    "FP8", "MXFP8", "BFloat16", "Codec", "Float32", "LeastVariance", "Linear", "LowRank", "Rotated", "Spikes",
     "Stochastic",
-]
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:
