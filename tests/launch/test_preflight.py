@@ -208,7 +208,10 @@ SETTINGS = [
     of_settings("word as a number", "got 'many'", "", "--epochs", "many"),
     of_settings("resume with settings", "got .*--graph", "leave them out", "--resume", "none"),
     Case(
-        "little memory", "fit into memory, got at least .* where .* (B|kB|MB) are free", "fewer layers", change=little_memory
+        "little memory",
+        "fit into memory, got at least .* where .* (B|kB|MB) are free",
+        "fewer layers",
+        change=little_memory,
     ),
     Case(
         "full disk",
