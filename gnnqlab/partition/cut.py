@@ -25,7 +25,7 @@ from gnnqlab.partition.shard import Shard, build_shard
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["Cut", "NodeCut", "Partitioner", "check_workers", "on_hosts", "cut_name"]
+__all__ = ["Cut", "NodeCut", "Partitioner", "check_host_count", "check_workers", "on_hosts", "cut_name"]
 
 Part = TypeVar("Part", bound=AxisPart)
 
@@ -128,6 +128,20 @@ def check_workers(graph: Graph, workers: int) -> None:
     # An empty graph is cut for one worker.
     if not 1 <= workers <= max(graph.num_nodes, 1):
         raise ValueError(f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}")
+
+
+def check_host_count(workers: int, hosts: int) -> None:
+    """Check that hosts have equal numbers of workers: rank r is on host ``r // (workers / hosts)``.
+
+    Raises:
+        ValueError: if there are no workers or no hosts, or the number of workers is not a multiple of the hosts.
+    """
+    if workers < 1 or hosts < 1 or workers % hosts:
+        multiple = max(hosts, 1) * max(1, -(-workers // max(hosts, 1)))
+        raise ValueError(
+            f"workers must be a multiple of the hosts, got {workers} worker(s) on {hosts} hosts; choose {multiple} "
+            "workers, or another number of hosts"
+        )
 
 
 def on_hosts(part: Part, hosts: int) -> Part:

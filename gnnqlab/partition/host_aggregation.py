@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gnnqlab.partition.plan import Plan, Route, check_host_count
+from gnnqlab.partition.cut import check_host_count
+from gnnqlab.partition.plan import Plan, Route
 
 if TYPE_CHECKING:
     from gnnqlab.partition.replica_shard import ReplicaShard

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Plan", "Route", "check_host_count"]
+__all__ = ["Plan", "Route"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +82,3 @@ def _route_of(routes: tuple[Route, ...], peer: int, plan: Plan) -> Route:
             return route
     peers = sorted(route.peer for route in routes)
     raise ValueError(f"worker {plan.rank} exchanges rows with the workers {peers}, got {peer}")
-
-
-def check_host_count(workers: int, hosts: int) -> None:
-    """Check that hosts have equal numbers of workers: rank r is on host ``r // (workers / hosts)``.
-
-    Raises:
-        ValueError: if the number of workers is not a multiple of the hosts.
-    """
-    if hosts < 1 or workers % hosts:
-        way_out = f"; choose {hosts * -(-workers // hosts)} workers, or another number of hosts" if hosts > 0 else ""
-        raise ValueError(f"workers must be a multiple of the hosts, got {workers} worker(s) on {hosts} hosts{way_out}")

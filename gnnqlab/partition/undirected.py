@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnnqlab.kernels.sparse.vertex_cut import Ends, choose_masters, empty_copies
-from gnnqlab.partition.cut import check_workers
-from gnnqlab.partition.plan import check_host_count
+from gnnqlab.partition.cut import check_host_count, check_workers
 from gnnqlab.partition.vertex_cut import VertexCut
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnqlab.partition.plan import check_host_count
+from gnnqlab.partition.cut import check_host_count
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.train.link import parse_link
 

@@ -33,7 +33,7 @@ from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.exchange_key import Phases, no_phases
-from gnnqlab.partition.plan import check_host_count
+from gnnqlab.partition.cut import check_host_count
 from gnnqlab.partition.replica_shard import ReplicaShard
 from gnnqlab.settings import Former
 

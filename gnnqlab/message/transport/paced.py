@@ -23,7 +23,7 @@ from torch import Tensor
 from gnnqlab.message.transport.header import Headers
 from gnnqlab.message.transport.preposted_receives import Expected
 from gnnqlab.message.transport.transport import Transfer, Transport
-from gnnqlab.partition.plan import check_host_count
+from gnnqlab.partition.cut import check_host_count
 
 __all__ = ["Paced", "Pacer"]
 

@@ -11,7 +11,7 @@ from gnnqlab.former_names import FormerMember, accepts_former_names, with_presen
 from gnnqlab.message.codecs.entropy import without_codes
 from gnnqlab.message.transport.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
-from gnnqlab.partition.plan import check_host_count
+from gnnqlab.partition.cut import check_host_count
 from gnnqlab.settings import NO_OPTION, POSITIVE, Former, OneOf, Range, Setting, check, settings_in
 from gnnqlab.systems.recipe_call import RecipeCall
 from gnnqlab.systems.registry import SYSTEMS, make_system
