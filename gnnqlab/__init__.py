@@ -103,18 +103,7 @@ The two tables are the only list of public names; ``__init__.pyi`` has their typ
 _OF_HALO = ("all_gather_rows", "choose_codec", "halo", "reduce_rows", "start_exchange")
 """Further names: `gnnqlab.halo` and its functions, all of which are public there."""
 _FORMER = {
-    "codecs": (
-        "BFloat16",
-        "FP8",
-        "Float32",
-        "LeastVariance",
-        "Linear",
-        "LowRank",
-        "MXFP8",
-        "Rotated",
-        "Spikes",
-        "Stochastic",
-    ),
+    "codecs": ("BFloat16", "FP8", "Float32", "LeastVariance", "Linear", "MXFP8", "Rotated", "Spikes", "Stochastic"),
     "caches": ("AdaptiveCache", "Difference", "Feedback", "StaleBlocks", "Unchanged"),
     "samplers": ("BoundarySampling",),
     "bits": ("ExactAt", "Fixed", "Growing", "UniformRandom"),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gnnqlab.message.codecs.fp8 import FP8, MXFP8
     from gnnqlab.message.codecs.least_variance import LeastVariance
     from gnnqlab.message.codecs.linear import Linear
+    from gnnqlab.message.codecs.low_rank import LowRank
     from gnnqlab.message.codecs.rotated import Rotated
     from gnnqlab.message.codecs.spikes import Spikes
     from gnnqlab.message.samplers import AllRows, BoundarySampling, Sampler
