@@ -22,7 +22,7 @@ from gnnqlab.message.codecs.codec import Codec, Stochastic
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.exchange_key import ExchangeKey
 
-__all__ = ["STOCHASTIC", "Call", "PostedRows", "call_of"]
+__all__ = ["STOCHASTIC", "Call", "PostedRows", "call_of", "check_stateless"]
 
 STOCHASTIC = Stochastic()
 """Default codec."""
@@ -56,6 +56,7 @@ class Call(NamedTuple):
         """
         plan = PLANS[self.plan]
         codec = of_direction(plan.codecs[self.codecs], direction)
+        check_stateless(codec)
         bits = self.forward_bits if direction == "forward" else self.backward_bits
         if bits not in {*codec.widths, EXACT}:
             raise ValueError(
@@ -120,6 +121,19 @@ def _whole_number(name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
+
+
+def check_stateless(codec: Codec) -> None:
+    """Check that a codec encodes rows without the state of a training.
+
+    Raises:
+        ValueError: if it has state.
+    """
+    if codec.at_work() is not codec:
+        raise ValueError(
+            f"a codec of an exchange must have no state, got {type(codec).__name__}, which follows the rows of a "
+            "training of gnnqlab; choose codec LeastVariance()"
+        )
 
 
 def check_not_captured(device: torch.device) -> None:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from gnnqlab.errors import MissingMessage, NonFiniteMessage, UnexpectedMessage
 from gnnqlab.exchange import HaloPlan, exchange_rows
-from gnnqlab.message import Float32, Rotated, Stochastic
+from gnnqlab.message import Float32, LowRank, Rotated, Stochastic
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.transport.header import SIZE
 from gnnqlab.message.transport.transport import _await_next
@@ -268,6 +268,7 @@ def refused(rank, workers):
         (x[:, 0], {}, r"got torch.float32 \(2,\); create a new HaloPlan"),
         (x, {"bits": 3}, r"Stochastic supports \[1, 2, 4, 8, 16, 32\], got 3 forward"),
         (x, {"codec": (Stochastic(), Float32()), "bits": (4, 4)}, r"Float32 supports \[32\], got 4 backward"),
+        (x, {"codec": LowRank(), "bits": 1}, "must have no state, got LowRank, .* choose codec LeastVariance"),
         (x, {"epoch": -1}, "epoch must be in"),
         (x, {"layer": 4096}, "layer must be in"),
         (x, {"bits": (4,)}, r"bits must be one for rows, or a pair for rows and gradients, got \(4,\)"),
