@@ -98,6 +98,10 @@ class Orchestrated(Bits):
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.bit_widths[0]
 
+    @property
+    def descent_rule(self) -> Orchestrated:
+        return self
+
     def predict(self, context: PredictionContext) -> PredictedWidths:
         """Predict the bit-widths for one base; by default for that to which the traced losses have moved it.
 

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy_prediction import Place, PredictedWidths, Widths
 from gnnqlab.bits.row import EXACT
 from gnnqlab.exchange.schedules.schedule import Schedule
@@ -151,7 +150,7 @@ class Prediction:
     def schedule(self) -> Schedule:
         """Schedule of the system, with its decisions about the traced losses if it decides by them."""
         policies = (of_direction(self.system.bits, direction) for direction in ("forward", "backward"))
-        rule = next((policy for policy in policies if isinstance(policy, Orchestrated)), None)
+        rule = next((policy.descent_rule for policy in policies if policy.descent_rule is not None), None)
         computation_s = sum(self._computation.values())
         return self.system.schedule.with_decisions(
             self.assigner.trace.losses, rule, lambda schedule: computation_s + self._exposed(schedule)
