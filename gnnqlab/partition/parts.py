@@ -46,7 +46,7 @@ _QUICK_EDGES = 2_000_000
 """Largest number of edges for which a card cuts the shards: less than about a second."""
 LARGE = 10_000_000
 """Number of edges above which the memory estimate is printed before partitioning."""
-QUICK = 2_000_000
+QUICK_CUT_EDGES = 2_000_000
 """Number of edges above which an estimate makes a quick cut."""
 
 
@@ -173,8 +173,8 @@ def cut_graph(graph: Graph, partitioner: Partitioner, workers: int, *, quick: bo
         graph: the whole graph.
         partitioner: makes the cut.
         workers: number of parts.
-        quick: True to make a similar cut of a graph with more than ``QUICK`` edges unless one is stored; it is not
-            stored.
+        quick: True to make a similar cut of a graph with more than ``QUICK_CUT_EDGES`` edges, which is not stored,
+            unless a cut is stored.
     """
     complete(partitioner, Partitioner)
     if partitioner.repeatable:
@@ -183,7 +183,7 @@ def cut_graph(graph: Graph, partitioner: Partitioner, workers: int, *, quick: bo
         return cut
     folder = shard_folder(graph.content_hash, partitioner, workers)
     if not (folder / _CUT).exists():
-        if quick and graph.num_edges > QUICK:
+        if quick and graph.num_edges > QUICK_CUT_EDGES:
             return partitioner.quick_cut(graph, workers)
         _keep(partitioner.cut(graph, workers), folder)
     # Of concurrent writers the first wins, so the stored cut is read back, even by a process that has just made one.

@@ -228,11 +228,11 @@ def test_a_quick_cut_reads_eight_edges_of_a_node_and_sends_about_as_many_rows(mo
 
 def test_a_quick_cut_is_not_stored_and_gives_way_to_a_stored_one(monkeypatch):
     graph, made = gq.load("sbm:300,3,8"), []
-    monkeypatch.setattr("gnnqlab.partition.parts.QUICK", 100)
+    monkeypatch.setattr("gnnqlab.partition.parts.QUICK_CUT_EDGES", 100)
     monkeypatch.setattr(METIS, "quick_cut", lambda self, *args: made.append(args) or Random().cut(*args))
     cut_graph(graph, METIS(), 3, quick=True)
     stored = cut_graph(graph, METIS(), 3)
     assert stored.library in ("pymetis", "dgl")
     assert torch.equal(cut_graph(graph, METIS(), 3, quick=True).owner, stored.owner) and len(made) == 1
-    monkeypatch.setattr("gnnqlab.partition.parts.QUICK", 10**9)
+    monkeypatch.setattr("gnnqlab.partition.parts.QUICK_CUT_EDGES", 10**9)
     assert cut_graph(graph, METIS(), 2, quick=True).library in ("pymetis", "dgl") and len(made) == 1

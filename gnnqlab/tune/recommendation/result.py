@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.cards import table_html
-from gnnqlab.partition.parts import QUICK
+from gnnqlab.partition.parts import QUICK_CUT_EDGES
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.registry import make_system
 from gnnqlab.systems.services import GRADIENTS
@@ -221,7 +221,7 @@ class Recommendation:
             notes.append(f"Seconds: from a probe of {own}{error}.")
         else:
             notes.append(f"Seconds are an estimate for {own}, without a launched run.")
-            if sum(shard.num_edges for shard in self.probe.trace.shards) > QUICK:
+            if sum(shard.num_edges for shard in self.probe.trace.shards) > QUICK_CUT_EDGES:
                 notes.append(
                     "Rows sent are those of a quick cut unless one is stored; a training's differ by about 1 %."
                 )
