@@ -86,19 +86,18 @@ class _OverGroup:
         group: dist.ProcessGroup | None = None,
         timeout: timedelta | None = None,
         *,
-        watches: bool = True,
+        times_messages: bool = True,
     ) -> None:
         self.rank, self.workers, self.group, self._timeout = rank, workers, group, timeout
         # Its thread starts at the first use.
-        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport") if watches else None
+        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport") if times_messages else None
         self._host = HostBuffers()
 
 
 class Direct(_OverGroup):
     """Point-to-point transport that posts all receives, then all sends. Receives may be preposted.
 
-    On the CPU a thread waits for the messages, if the transport watches, so that their times are measured before
-    ``wait`` is called.
+    On the CPU a thread waits for the messages, if the transport times them, before ``wait`` is called.
     """
 
     def prepost(self, receive: Buffers, headers: Headers | None = None) -> Expected | None:
@@ -379,7 +378,7 @@ def make_transport(
     group: dist.ProcessGroup | None = None,
     timeout: timedelta | None = None,
     *,
-    watches: bool = True,
+    times_messages: bool = True,
 ) -> Transport:
     """Create a transport by name; a single worker gets one that sends nothing.
 
@@ -387,11 +386,11 @@ def make_transport(
         rank, workers: rank in the group, and its size.
         group: process group to exchange in; by default all processes.
         timeout: time limit of a message; by default that of the group.
-        watches: False saves the thread of ``direct`` that measures the times of messages.
+        times_messages: False saves the thread of ``direct`` that measures the times of messages.
 
     Raises:
         ValueError: if the name is unknown; the message lists the known ones.
     """
     if name not in TRANSPORTS:
         raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {name!r}{did_you_mean(name, TRANSPORTS)}")
-    return Alone() if workers == 1 else TRANSPORTS[name](rank, workers, group, timeout, watches=watches)
+    return Alone() if workers == 1 else TRANSPORTS[name](rank, workers, group, timeout, times_messages=times_messages)
