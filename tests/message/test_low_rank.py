@@ -162,7 +162,7 @@ def train(rank, workers, graph, codec, bits=ONE_BIT, schedule=IN_STEP, epochs=4)
     bases = {
         (place.direction, place.layer): [(each.since, each.directions, each.shares) for each in versions]
         for callback in trainer.adaptives.values() if callback.name.startswith("bases")
-        for place, versions in callback.bases.of.items()
+        for place, versions in callback.bases.versions.items()
     }  # fmt: skip
     trainer.close()
     return observer.rows, bases, entries
@@ -233,7 +233,7 @@ def train_alone(rank, workers, graph):
     if rank == 2:
         callback.bases.moments.clear()
     callback.after_epoch(0, 0.0, {})
-    return {tuple(place): versions[0].directions for place, versions in callback.bases.of.items()}
+    return {tuple(place): versions[0].directions for place, versions in callback.bases.versions.items()}
 
 
 def test_directions_with_their_own_codecs_policies_that_change_and_stale_rows():
@@ -290,7 +290,7 @@ def train_company(rank, workers, graph):
         trainer = worker_trainer(shard, system, ModelSettings(name="gcn", layers=2, hidden=16), TrainSettings(seed=3))
         losses = [trainer.epoch(epoch) for epoch in range(6)]
         bases = [each for each in trainer.adaptives.values() if each.name == "bases"]
-        found.append((losses, sum(map(len, bases[0].bases.of.values()))))
+        found.append((losses, sum(map(len, bases[0].bases.versions.values()))))
         trainer.close()
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -22,7 +22,7 @@ from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.plain_values import all_gather_values
 from gnnqlab.worker_context import WorkerContext
 
-__all__ = ["VERSIONS", "Bases", "Basis", "BasisRefresh", "NoCollectives", "leading_directions"]
+__all__ = ["VERSIONS", "Bases", "Basis", "BasisRefresh", "leading_directions"]
 
 VERSIONS = 2
 """Versions of a basis that are stored: with stale rows a message is decoded one epoch after it was encoded."""
@@ -34,7 +34,7 @@ class Basis:
 
     Example:
         >>> basis = Basis(0, torch.eye(4)[:, :2], torch.tensor([0.75, 0.125]))
-        >>> basis.rank, basis.lost(1), basis.lost(2)
+        >>> basis.rank, basis.lost_share(1), basis.lost_share(2)
         (2, 0.25, 0.125)
     """
 
@@ -56,7 +56,7 @@ class Basis:
         captured: list[float] = self.shares.double().cumsum(0).tolist()
         return captured
 
-    def lost(self, rank: int) -> float:
+    def lost_share(self, rank: int) -> float:
         """Return the share of the rows' squared norm outside the first ``rank`` directions at the end of a period."""
         return max(0.0, 1.0 - self._captured[rank - 1])
 
@@ -65,14 +65,14 @@ class Bases:
     """Bases of all exchange keys of one worker, and second moments of the rows that it encodes in a traced epoch."""
 
     def __init__(self) -> None:
-        self.of: dict[ExchangeKey, tuple[Basis, ...]] = {}
+        self.versions: dict[ExchangeKey, tuple[Basis, ...]] = {}
         """Exchange key -> the last versions of its basis, the newest last."""
         self.moments: dict[ExchangeKey, Tensor] = {}
         """Exchange key -> ``X^T X`` of the rows encoded in this epoch, float64 ``(D, D)``."""
 
-    def at(self, place: ExchangeKey, epoch: int) -> Basis | None:
+    def basis_for(self, place: ExchangeKey, epoch: int) -> Basis | None:
         """Return the basis of the messages of an epoch; ``None`` before the first one."""
-        return next((basis for basis in reversed(self.of.get(place, ())) if basis.since <= epoch), None)
+        return next((basis for basis in reversed(self.versions.get(place, ())) if basis.since <= epoch), None)
 
     def trace(self, place: ExchangeKey, rows: Tensor) -> None:
         """Add the second moment of rows ``(n, D)`` to that of their key."""
@@ -84,7 +84,7 @@ class Bases:
 
     def install(self, place: ExchangeKey, basis: Basis) -> None:
         """Add a version of a key's basis; the oldest is dropped."""
-        self.of[place] = (*self.of.get(place, ()), basis)[-VERSIONS:]
+        self.versions[place] = (*self.versions.get(place, ()), basis)[-VERSIONS:]
 
 
 def leading_directions(
@@ -141,17 +141,30 @@ def _summed(tensors: Sequence[Tensor], add: Callable[[Tensor], object]) -> list[
     return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
+class RefreshSettings(Protocol):
+    """Settings of codec `LowRank` that a refresh reads."""
+
+    @property
+    def iterations(self) -> int: ...
+    def refreshes_after(self, epoch: int) -> bool: ...
+    def uses(self, basis: Basis, bits: int, columns: int) -> bool: ...
+
+
 class BasisRefresh(Adaptive):
     """Callback that computes the bases of all exchange keys after each traced epoch, in common with all workers.
 
     Args:
-        settings: the codec, :class:`gnnqlab.message.codecs.low_rank.LowRank`.
+        settings: the codec, `LowRank`.
         bases: bases to replace.
         policies: bit policies of the messages, for the largest rank that they may need.
         worker: context of this worker.
     """
 
-    def __init__(self, settings: Any, bases: Bases, policies: Sequence[BitPolicy], worker: WorkerContext) -> None:
+    needs_processes = True
+
+    def __init__(
+        self, settings: RefreshSettings, bases: Bases, policies: Sequence[BitPolicy], worker: WorkerContext
+    ) -> None:
         self.name = worker.named("bases")
         self._settings, self._policies, self._worker = settings, policies, worker
         self.bases = bases
@@ -204,7 +217,7 @@ class BasisRefresh(Adaptive):
 
     def _former(self, place: ExchangeKey, shape: tuple[int, ...]) -> Basis | None:
         """Return the newest basis of a key, if it has this shape."""
-        versions = self.bases.of.get(place, ())
+        versions = self.bases.versions.get(place, ())
         return versions[-1] if versions and versions[-1].directions.shape == shape else None
 
     def _report(self, place: ExchangeKey, basis: Basis, width: int) -> None:
@@ -213,7 +226,9 @@ class BasisRefresh(Adaptive):
         what = f"{place.direction} {place.layer}.{place.round}: {'basis' if uses else 'no basis'} at {width} bit"
         if self._reported.get(place) != what:
             self._reported[place] = what
-            why = f"{basis.lost(basis.rank):.3g} of the squared norm is outside the former {basis.rank} directions"
+            why = (
+                f"{basis.lost_share(basis.rank):.3g} of the squared norm is outside the former {basis.rank} directions"
+            )
             self._entries.append((DECISIONS, {"epoch": basis.since, "what": what, "why": why}))
 
     def entries(self) -> Sequence[Entry]:
@@ -224,7 +239,7 @@ class BasisRefresh(Adaptive):
         """Return all bases, which are equal on all workers."""
         tensors = {
             "/".join(map(str, (*place, basis.since, name))): tensor
-            for place, versions in self.bases.of.items()
+            for place, versions in self.bases.versions.items()
             for basis in versions
             for name, tensor in (("directions", basis.directions), ("shares", basis.shares))
         }
@@ -240,12 +255,3 @@ class BasisRefresh(Adaptive):
             )
             self.bases.install(ExchangeKey(int(layer), direction, int(round_)), Basis(int(since), directions, shares))
         self._reported = {ExchangeKey(*place): what for *place, what in facts["reported"]}
-
-
-class NoCollectives(Adaptive):
-    """Stand-in for :class:`BasisRefresh` where workers are threads, which have no process group."""
-
-    by_seconds: ClassVar[bool] = True
-
-    def __init__(self, worker: WorkerContext) -> None:
-        self.name = worker.named("bases")

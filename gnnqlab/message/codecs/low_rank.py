@@ -18,7 +18,7 @@ from gnnqlab.bits.policy import USUAL, Period
 from gnnqlab.kernels.codec.row_errors import ERROR_WIDTHS
 from gnnqlab.kernels.codec.rows import row_bytes
 from gnnqlab.message.codecs.base import Codec, Noise, PartCodec, PartRows
-from gnnqlab.message.codecs.basis import VERSIONS, Bases, Basis, BasisRefresh, NoCollectives
+from gnnqlab.message.codecs.basis import VERSIONS, Bases, Basis, BasisRefresh
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.message.codecs.lloyd_max import relative_error
@@ -72,8 +72,8 @@ class LowRank(PartCodec):
     gradients of the middle layer are outside.
 
     Differs: ResBM learns the projection of a pipeline's activations by gradient descent; here it follows from second
-    moments, as in PowerSGD (Vogels et al., NeurIPS 2019), and gradients have bases too. Outside a training, for
-    instance in ``gnnqlab.halo``, there is no basis and every row is encoded as by ``LeastVariance``.
+    moments, as in PowerSGD (Vogels et al., NeurIPS 2019), and gradients have bases too. Without a training there is
+    no basis and every row is encoded as by ``LeastVariance``, so ``gnnqlab.halo`` refuses this codec.
 
     Example:
         >>> LowRank().rank(1, 256), LowRank().rank(4, 256), LowRank().layout(1, 10, 256).num_bytes
@@ -139,7 +139,7 @@ class LowRank(PartCodec):
         rank = self.rank(bits, columns)
         if not 0 < rank <= basis.rank or columns != len(basis.directions):
             return False
-        return basis.lost(rank) * self.least_gain <= relative_error(bits, columns)
+        return basis.lost_share(rank) * self.least_gain <= relative_error(bits, columns)
 
     def refuses(self, system: Any) -> str:
         """Return the reason why a system cannot use bases, or an empty string."""
@@ -212,7 +212,7 @@ class _LowRankAtWork(LowRank):
     def directions(self, bits: int, columns: int, noise: Noise | None) -> Tensor | None:
         if self.place is None or noise is None or bits not in ERROR_WIDTHS:
             return None
-        basis = self.bases.at(self.place, noise.epoch)
+        basis = self.bases.basis_for(self.place, noise.epoch)
         if basis is None or not self.uses(basis, bits, columns):
             return None
         return basis.directions[:, : self.rank(bits, columns)]
@@ -232,8 +232,6 @@ class _LowRankAtWork(LowRank):
         """Return the callback that refreshes the bases; a single worker sends no rows and has none."""
         if training.worker.workers == 1:
             return []
-        if not training.distributed:
-            return [NoCollectives(training.worker)]
         directions = DIRECTIONS if training.worker.direction is None else (training.worker.direction,)
         policies = [training.part("bits", direction) for direction in directions]
         return [BasisRefresh(self, self.bases, policies, training.worker)]

@@ -182,8 +182,8 @@ FAULTS = (
     Fault(
         name="a basis used as soon as it loses less than rotated codes",
         file="message/codecs/low_rank.py",
-        before="basis.lost(rank) * self.least_gain <= relative_error",
-        after="basis.lost(rank) <= relative_error",
+        before="basis.lost_share(rank) * self.least_gain <= relative_error",
+        after="basis.lost_share(rank) <= relative_error",
         test="message/test_low_rank.py::test_a_basis_is_used_only_where_it_loses_much_less_than_rotated_codes",
         why="half of each row would be lost as a bias, in place of a noise that averages out",
     ),
