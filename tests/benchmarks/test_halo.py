@@ -6,7 +6,8 @@ from benchmarks.kernels import halo as module
 
 SECONDS = {
     "rival": [8.0, 9.0, 10.0], "32": [6.0, 6.0, 6.0], "8": [2.0, 3.0, 4.0], "4": [1.5] * 3, "2": [1.0] * 3,
-    "two": [10.0] * 3, "two, processor": [2.5] * 3, "computing": [12.0] * 3, "overlapped": [13.0] * 3, "update": [1.0] * 3, "new plan": [4.0] * 3,
+    "two": [10.0] * 3, "two, processor": [2.5] * 3,
+    "computing": [12.0] * 3, "overlapped": [13.0] * 3, "update": [1.0] * 3, "new plan": [4.0] * 3,
 }  # fmt: skip
 
 
