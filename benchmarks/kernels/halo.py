@@ -3,9 +3,10 @@
 Each worker sends ``num_rows`` rows, in equal parts, to all others. The rival is ``all_to_all_single`` of the same
 float32 rows, gathered by ``index_select``. Overlap: two exchanges over more computation than they take; the hidden
 share is the part of their time that both together do not take. Sockets, copies and checksums of an exchange are work of
-the processor, whose share of its time is a row: that share cannot be hidden by workers that fill all processors. Update: a changed neighbour list and an exchange in 8
-bits, compared with a new plan. A figure is the median over interleaved repeats, of the slowest worker. Workers run on
-emulated hosts with a link, and on the loopback for information.
+the processor, whose share of its time is a row: that share cannot be hidden by workers that fill all processors.
+Update: a changed neighbour list and an exchange in 8 bits, compared with a new plan. A figure is the median over
+interleaved repeats, of the slowest worker. Workers run on emulated hosts with a link, and on the loopback for
+information.
 """
 
 from __future__ import annotations
