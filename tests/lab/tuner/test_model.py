@@ -202,6 +202,16 @@ def test_only_a_change_of_place_needs_another_probe(home: Path) -> None:
     assert model.is_probed and not model.is_timed and "first estimate" in model.sentence
 
 
+def test_settings_that_change_the_products_are_probed_of_their_own() -> None:
+    model = TunerModel("sbm:200,4,8", workers=2, hidden=8, layers=2, link="loopback", system="tango")
+    model.find_probe()
+    assert model.is_probed
+    model.choose(product_bits=4)
+    assert not model.is_probed
+    model.choose(product_bits=8)
+    assert model.is_probed
+
+
 def test_a_longer_period_loses_more_to_stale_widths(model: TunerModel) -> None:
     short, long = (model.choose(period=period) and model.stale_loss for period in (2, 100))
     assert 0 <= short <= long and "stale over 100 epochs" in model.sentence
