@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.players.epoch_walk import WAYS, EpochStep, EpochWalk, Flight
@@ -168,9 +169,11 @@ def row_marks(walk: EpochWalk) -> list[tuple[str, bool]]:
     ]
 
 
+@lru_cache(maxsize=8)  # each step of a walk shows the same ways
 def row_ways(walk: EpochWalk) -> list[list[tuple[tuple[float, float], tuple[float, float]]]]:
     """Return for every message the ways of its rows across the drawing: first and last position."""
-    return [list(zip(_spots(walk, flight, _OUT), _spots(walk, flight, _IN), strict=True)) for flight in walk.flights]
+    edges = neighbours(walk.parts.graph)
+    return [_ways(walk, flight, edges) for flight in walk.flights]
 
 
 def _moving_traces(walk: EpochWalk, step: EpochStep, ink: str) -> list[dict[str, Any]]:
@@ -329,8 +332,10 @@ def _active(walk: EpochWalk, step: EpochStep) -> list[int]:
     return []
 
 
-def _spots(walk: EpochWalk, flight: Flight, fraction: float) -> list[tuple[float, float]]:
-    """Return the positions of a message's rows, each next to an edge between its node and the other worker.
+def _ways(
+    walk: EpochWalk, flight: Flight, edges: list[tuple[int, int]]
+) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Return the first and last positions of a message's rows, each next to an edge to the other worker.
 
     Rows use different edges where possible, so that they do not overlap.
     """
@@ -338,18 +343,15 @@ def _spots(walk: EpochWalk, flight: Flight, fraction: float) -> list[tuple[float
     forward = rows.place.direction == "forward"
     other_rank = rows.receiver if forward else rows.sender
     used_nodes: list[int] = []
-    spots = []
+    ways = []
     for node in rows.nodes:
-        candidates = [  # neighbours of the node on the other worker
-            a + b - node
-            for a, b in neighbours(walk.parts.graph)
-            if node in (a, b) and owner[a + b - node] == other_rank
-        ]
+        # neighbours of the node on the other worker
+        candidates = [a + b - node for a, b in edges if node in (a, b) and owner[a + b - node] == other_rank]
         neighbour = min(candidates, key=used_nodes.count)  # the least used of them
         used_nodes.append(neighbour)
         (x, y), (end_x, end_y) = (places[node], places[neighbour]) if forward else (places[neighbour], places[node])
         dx, dy = end_x - x, end_y - y
         shift = _ASIDE / (math.hypot(dx, dy) or 1.0)  # distance to the side, for an edge of any length
-        # a fraction of the way, shifted to one side of the edge
-        spots.append((x + fraction * dx - shift * dy, y + fraction * dy + shift * dx))
-    return spots
+        x, y = x - shift * dy, y + shift * dx  # shifted to one side of the edge
+        ways.append(((x + _OUT * dx, y + _OUT * dy), (x + _IN * dx, y + _IN * dy)))
+    return ways
