@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import subprocess
@@ -21,6 +23,7 @@ import torch.distributed as dist
 
 from gnnqlab import by_name
 from gnnqlab.plain_values import from_bytes, to_bytes
+from gnnqlab.run.processes import die_with_parent
 
 __all__ = ["RankHosts", "run_on_ranks", "work"]
 
@@ -29,7 +32,7 @@ _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from gnnqlab.halo.rank_processes import work
-work(sys.argv[2], int(sys.argv[3]))
+work(sys.argv[2], [int(rank) for rank in sys.argv[3:]])
 """
 _STEP_S = 0.02
 
@@ -53,7 +56,7 @@ def run_on_ranks(
 ) -> list[Any]:
     """Run a function on several ranks of this machine, over Gloo, and return the result of each.
 
-    Every rank is a new process with one thread, whose process group is initialized: the function is the one that
+    Every rank is a process of its own with one thread, whose process group is initialized: the function is the one that
     ``torchrun`` would start, and works in scripts and notebooks. If one rank fails, the others are ended. Texts that
     ranks print are written to standard error.
 
@@ -84,12 +87,13 @@ def run_on_ranks(
         Path(folder, "call").write_bytes(call)
         loopback = "lo0" if sys.platform == "darwin" else "lo"
         processes = []
-        for rank in range(ranks):
+        for host in range(ranks if hosts else 1):
             path = json.dumps([os.path.abspath(entry) for entry in sys.path])
-            command = [sys.executable, "-c", _PROGRAM, path, folder, str(rank)]
+            on_host = [str(host)] if hosts else map(str, range(ranks))
+            command = [sys.executable, "-c", _PROGRAM, path, folder, *on_host]
             process = subprocess.Popen(
-                hosts.command(rank, command) if hosts else command,
-                env=os.environ | {"GLOO_SOCKET_IFNAME": hosts.interface(rank) if hosts else loopback},
+                hosts.command(host, command) if hosts else command,
+                env=os.environ | {"GLOO_SOCKET_IFNAME": hosts.interface(host) if hosts else loopback},
                 stdout=2,  # standard output belongs to the results of this process
             )
             # Callbacks run in reverse order: kill first, then wait.
@@ -104,17 +108,39 @@ def run_on_ranks(
                 break
             time.sleep(_STEP_S)
         if any(code != 0 for code in codes):
+            forked = Path(folder, "codes")
+            codes = json.loads(forked.read_text()) if forked.exists() else codes if hosts else codes * ranks
             raise _failure(Path(folder), codes, timeout_s)
         return [from_bytes(Path(folder, f"result{rank}").read_bytes()) for rank in range(ranks)]
 
 
-def work(folder: str, rank: int) -> None:
-    """Run the function on one rank; write its result, or its error.
+def work(folder: str, ranks: Sequence[int]) -> None:
+    """Run the function on the ranks of one host; several are forks of this process, which has imported PyTorch.
+
+    As soon as one rank fails, the others are ended; the exit codes until then are written, None for those.
 
     Args:
         folder: folder of the call.
-        rank: rank of this process.
+        ranks: ranks of this host.
     """
+    if len(ranks) == 1:
+        _work_as(folder, ranks[0])
+        return
+    context = multiprocessing.get_context("fork")
+    forks = [context.Process(target=_work_as, args=(folder, rank), daemon=True) for rank in ranks]
+    for fork in forks:
+        fork.start()
+    while None in (codes := [fork.exitcode for fork in forks]) and not any(codes):
+        multiprocessing.connection.wait([fork.sentinel for fork, code in zip(forks, codes) if code is None])
+    for fork in forks:
+        fork.kill()
+    Path(folder, "codes").write_text(json.dumps(codes))
+    raise SystemExit(int(any(codes)))
+
+
+def _work_as(folder: str, rank: int) -> None:
+    """Run the function as one rank; write its result, or its error."""
+    die_with_parent()  # run_on_ranks kills the process that it has started, and forks must not outlive it
     try:
         name, arguments, ranks, timeout_s = from_bytes(Path(folder, "call").read_bytes())
         torch.set_num_threads(1)

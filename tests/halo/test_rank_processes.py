@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ import torch.distributed as dist
 
 from gnnqlab.halo import HaloPlan, exchange_rows, run_on_ranks
 from gnnqlab.halo import rank_processes as module
+from gnnqlab.run import processes
+from tests.slow_down import wait_until
 
 
 def halo_of(scale):
@@ -30,6 +33,14 @@ def fail(how):
         raise ValueError("bits must be one of (1, 2), got 3")
     dist.barrier()  # fails after rank 1, whose error is the cause
     return None
+
+
+def kill_starter(folder):
+    Path(folder, str(os.getpid())).touch()
+    dist.barrier()
+    if dist.get_rank() == 0:
+        os.kill(os.getppid(), signal.SIGKILL)
+    signal.pause()
 
 
 def wait():
@@ -69,6 +80,14 @@ def test_first_of_several_errors_is_the_cause(tmp_path):
 def test_ranks_that_wait_for_ever_are_ended():
     with pytest.raises(RuntimeError, match=r"must return within 0.5 s, got no result of ranks \[0\], .*timeout_s"):
         run_on_ranks(wait, 1, timeout_s=0.5)
+
+
+def test_no_rank_outlives_the_process_that_forked_it(tmp_path):
+    with pytest.raises(RuntimeError, match="got signal SIGKILL on rank 0"):
+        run_on_ranks(kill_starter, 2, str(tmp_path))
+    pids = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(set(pids)) == 2
+    wait_until(lambda: all(each is None or each.state == "Z" for each in map(processes.read, pids)), what="their end")
 
 
 def test_wrong_calls_are_refused_before_a_process_starts():

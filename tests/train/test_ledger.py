@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +37,18 @@ def test_tensors_count_until_the_last_one_on_their_memory_is_gone():
     ledger.close()
     del more
     assert ledger.at_peak["rows"] == 1600 and ledger.at_peak["buffers"] == 7
+
+
+def test_tracking_does_not_import_the_compiler_of_pytorch():
+    program = """
+import sys, torch
+from gnnqlab.train.records.memory_tracker import MemoryTracker
+with MemoryTracker() as ledger:
+    torch.ones(4)
+print(ledger.peaks["rows"], "torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["16", "False"]
 
 
 def test_tensors_saved_by_autograd_are_counted_separately():

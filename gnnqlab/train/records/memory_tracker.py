@@ -63,6 +63,11 @@ class MemoryTracker(TorchDispatchMode, Observer):
         self._fixed: set[int] = set()
         self._finalizers: list[weakref.finalize[..., Any]] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: otherwise PyTorch imports its compiler, 800 modules, at the first tracked operator."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for output in tree_leaves(result):
@@ -128,10 +133,6 @@ class MemoryFile(Recorder):
         self._path, self._rank, self._trainer, self._every = folder / f"memory-rank{rank}.jsonl", rank, trainer, every
         self._open: tuple[ExitStack, MemoryTracker] | None = None
         self._epoch = 0
-        if every > 0:
-            with MemoryTracker():
-                # PyTorch imports hundreds of modules at the first tracked operator: before epoch 0, not during epoch 1.
-                torch.empty(0)
 
     def begin(self, epoch: int) -> None:
         """Start tracking if this epoch is recorded."""
