@@ -3,6 +3,7 @@
 ``__init__.py`` imports them on demand; a test compares the two files.
 """
 
+from collections.abc import Sequence as _Sequence
 from pathlib import Path as _Path
 from typing import Any as _Any
 from typing import Unpack as _Unpack
@@ -72,7 +73,10 @@ class _Launch:  # the callable module gnnqlab.launch
         out: str | _Path | None = None,
         wait: bool = False,
         start: bool = True,
-        on: Slurm | None = None,
+        on: Slurm | str | None = None,
+        name: str = "",
+        tags: _Sequence[str] = (),
+        note: str = "",
         **settings: _Unpack[_LaunchKeywords],
     ) -> Run: ...
     @overload  # with settings of a model or system of one's own, or collected in a dictionary
@@ -86,7 +90,10 @@ class _Launch:  # the callable module gnnqlab.launch
         out: str | _Path | None = None,
         wait: bool = False,
         start: bool = True,
-        on: Slurm | None = None,
+        on: Slurm | str | None = None,
+        name: str = "",
+        tags: _Sequence[str] = (),
+        note: str = "",
         **settings: _Any,
     ) -> Run: ...
     cleanup = staticmethod(_cleanup)

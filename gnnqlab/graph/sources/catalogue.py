@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.by_name import closest_words
 from gnnqlab.graph.convert.given import GraphLike, edges_of
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
@@ -310,7 +310,7 @@ def _unknown(text: str) -> str:
 
 def _known_names(text: str) -> str:
     stems = {source.name.partition(":")[0].lower(): source.name for source in _SOURCES}
-    close_stems = difflib.get_close_matches(text.lower(), stems, n=3, cutoff=0.5)
+    close_stems = closest_words(text, stems)
     hint = f"did you mean {' or '.join(stems[stem] for stem in close_stems)}? " if close_stems else ""
     return f"{hint}Known names: {', '.join(source.name for source in _SOURCES)}; readable paths: {READABLE}"
 
