@@ -31,6 +31,7 @@ from gnnqlab.partition.quality import Quality, measure_quality
 from gnnqlab.partition.replica_shard import ReplicaShard
 from gnnqlab.partition.shard import Shard
 from gnnqlab.partition.vertex_cut import VertexCut
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from gnnqlab.graph.convert.given import GraphLike
@@ -229,7 +230,7 @@ def warn_if_large(graph: Graph, workers: int) -> None:
     estimate = memory_estimate(graph.num_nodes, graph.num_edges, graph.num_features, workers)
     print(
         f"partitioning {graph.name} ({graph.num_nodes:,} nodes, {graph.num_edges:,} edges) into {workers}: about "
-        + ", ".join(f"{size / 2**30:.1f} GiB for the {purpose}" for purpose, size in estimate.items()),
+        + ", ".join(f"{human_bytes(size)} for the {purpose}" for purpose, size in estimate.items()),
         file=sys.stderr,
         flush=True,
     )
