@@ -91,7 +91,8 @@ def find_ids(ids: np.ndarray | None, wanted: object, num_nodes: int) -> Tensor:
     known = np.arange(num_nodes) if ids is None else ids
     is_text = known.dtype.kind == "U"
     if values.size and (values.dtype.kind == "U") != is_text:
-        raise TypeError(f"ids of this graph are {_KINDS[known.dtype.kind]}, got {values.dtype} such as {values[0]!r}")
+        given = _KINDS.get(values.dtype.kind, values.dtype)
+        raise TypeError(f"ids of this graph are {_KINDS[known.dtype.kind]}, got {given} such as {values[0].item()!r}")
     order = np.argsort(known, kind="stable")
     places = np.searchsorted(known, values, sorter=order).clip(max=num_nodes - 1)  # (n,) positions in `order`
     found = order[places]

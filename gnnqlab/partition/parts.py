@@ -150,6 +150,9 @@ def partition(
         >>> [shard.num_owned for shard in parts.shards]
         [20, 20]
     """
+    if isinstance(partitioner, str | type):
+        name = partitioner if isinstance(partitioner, str) else partitioner.__name__
+        raise TypeError(f"partitioner must be an object such as gq.partitioners.METIS(), got {name}")
     if workers is None:
         workers = hosts * (per_host or 1)
     # Rounded up, so that the next check refuses an uneven division.
