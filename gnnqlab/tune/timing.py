@@ -102,7 +102,9 @@ class Timing:
     def wire(self) -> Wire:
         """Wire of quantized rows: θ from the two volumes, γ what remains of an exchange; neither is negative.
 
-        θ is limited to the nominal rate, if there is one. Float32 rows wait longer: add `exact_waiting_s` to γ.
+        θ is limited to the nominal rate, if there is one. Then quantized rows, which are fewer bytes, communicate no
+        longer than float32 rows: a longer time is other load during their run, which γ would add to every system but
+        Vanilla. Float32 rows wait longer: add `exact_waiting_s` to γ.
         """
         float32, codes = self.exact, self.quantized
         volume, seconds = (
@@ -115,11 +117,13 @@ class Timing:
         if self.bytes_per_s is not None:
             theta = float(np.clip(theta, 1 / self.bytes_per_s, 1.15 / GOODPUT / self.bytes_per_s))
         theta = min(max(0.0, theta), float(seconds[0] / volume[0]) if volume[0] > 0 else 0.0)
+        is_limited = self.bytes_per_s is not None and spread > 0
+        longest_s = float(seconds[0]) if is_limited else float("inf")
         return Wire(
             workers=self.workers,
             hosts=self.hosts,
             theta_s_per_byte=theta,
-            gamma_s=_waiting(self.quantized, theta),
+            gamma_s=_waiting(codes, theta, longest_s=longest_s),
             transport=self.transport,
             name=self.link,
         )
@@ -174,9 +178,15 @@ class Timing:
         return cls(**{**value, **parts})
 
 
-def _waiting(epoch: EpochTime, theta_s_per_byte: float) -> float:
-    """Return the seconds of an exchange that the transfer of its bytes does not explain; a negative rest is noise."""
-    rest = epoch.communication_s - theta_s_per_byte * epoch.busiest_bytes
+def _waiting(epoch: EpochTime, theta_s_per_byte: float, *, longest_s: float = float("inf")) -> float:
+    """Return the seconds of an exchange that the transfer of its bytes does not explain; a negative rest is noise.
+
+    Args:
+        epoch: a measured epoch.
+        theta_s_per_byte: θ of its link.
+        longest_s: limit of its communication.
+    """
+    rest = min(epoch.communication_s, longest_s) - theta_s_per_byte * epoch.busiest_bytes
     return max(0.0, rest) / max(1, epoch.exchanges)
 
 
