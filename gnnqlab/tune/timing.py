@@ -117,16 +117,21 @@ class Timing:
         if self.bytes_per_s is not None:
             theta = float(np.clip(theta, 1 / self.bytes_per_s, 1.15 / GOODPUT / self.bytes_per_s))
         theta = min(max(0.0, theta), float(seconds[0] / volume[0]) if volume[0] > 0 else 0.0)
-        is_limited = self.bytes_per_s is not None and spread > 0
-        longest_s = float(seconds[0]) if is_limited else float("inf")
         return Wire(
             workers=self.workers,
             hosts=self.hosts,
             theta_s_per_byte=theta,
-            gamma_s=_waiting(codes, theta, longest_s=longest_s),
+            gamma_s=_waiting(codes, theta, longest_s=float(seconds[0]) if self.is_loaded else float("inf")),
             transport=self.transport,
             name=self.link,
         )
+
+    @property
+    def is_loaded(self) -> bool:
+        """True if quantized rows communicated longer than float32 rows over a link of a known rate, by other load."""
+        float32, codes = self.exact, self.quantized
+        is_limited = self.bytes_per_s is not None and codes.busiest_bytes < float32.busiest_bytes
+        return is_limited and codes.communication_s > float32.communication_s
 
     @property
     def exact_waiting_s(self) -> float:

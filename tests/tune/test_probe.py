@@ -52,6 +52,9 @@ def test_other_load_while_codes_were_timed_makes_no_wire_slower_than_float32() -
     assert wire.theta_s_per_byte == pytest.approx(1 / RATE)
     communication_s = 4 * wire.gamma_s + loaded.busiest_bytes / RATE
     assert communication_s == pytest.approx(exact_s) and loaded.communication_s > 2 * exact_s
+    probe = replace(written_down(), timing=replace(plain, quantized=loaded), wire=wire)
+    assert "other load slowed the probe of codes" in repr(probe.forecast(system="fixed-bits"))
+    assert "other load" not in repr(probe.vanilla) + repr(written_down().forecast(system="fixed-bits"))
 
 
 def test_vanilla_is_computation_and_wire():
