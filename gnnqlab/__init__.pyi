@@ -3,11 +3,6 @@
 ``__init__.py`` imports them on demand; a test compares the two files.
 """
 
-from pathlib import Path as _Path
-from typing import Any as _Any
-from typing import Unpack as _Unpack
-from typing import overload
-
 from gnnqlab import bits as bits
 from gnnqlab import compute as compute
 from gnnqlab import course as course
@@ -33,6 +28,7 @@ from gnnqlab.lab.figures import charts as charts
 from gnnqlab.lab.training.compare import compare as compare
 from gnnqlab.lab.tuner.tuner import Tuner as Tuner
 from gnnqlab.launch.continuation import resume as resume
+from gnnqlab.launch.launch_call import LaunchCall as _LaunchCall
 from gnnqlab.launch.leftovers import cleanup as _cleanup
 from gnnqlab.launch.machines import on_machines as _on_machines
 from gnnqlab.launch.machines import resume_on_machines as _resume_on_machines
@@ -42,11 +38,10 @@ from gnnqlab.message import codecs as codecs
 from gnnqlab.message import samplers as samplers
 from gnnqlab.nn import models as models
 from gnnqlab.nn.dgl import tango as tango
-from gnnqlab.nn.models.registry import ModelSettings as _ModelSettings
 from gnnqlab.observe import Observer as Observer
 from gnnqlab.partition import partitioners as partitioners
+from gnnqlab.partition.cut import Partitioner as _Partitioner
 from gnnqlab.partition.parts import Parts as _Parts
-from gnnqlab.partition.parts import partition as _partition
 from gnnqlab.run.run import Run as Run
 from gnnqlab.run.run import runs as runs
 from gnnqlab.simulation.simulate import simulate as simulate
@@ -55,46 +50,25 @@ from gnnqlab.systems.system import System as System
 from gnnqlab.train import objectives as objectives
 from gnnqlab.train.config import presets as presets
 from gnnqlab.train.config.configure import configure as configure
-from gnnqlab.train.config.launch_keywords import LaunchKeywords as _LaunchKeywords
 from gnnqlab.tune.autotune import autotune as autotune
 from gnnqlab.tune.probe import probe as probe
 from gnnqlab.tune.recommendation.recommend import recommend as recommend
 
-class _Launch:  # the callable module gnnqlab.launch
-    @overload  # with the settings that there are, for editors
-    def __call__(
-        self,
-        graph: _GraphLike,
-        *,
-        model: str | _ModelSettings = "gcn",
-        system: str | System = "vanilla",
-        workers: int | None = None,
-        out: str | _Path | None = None,
-        wait: bool = False,
-        start: bool = True,
-        on: Slurm | None = None,
-        **settings: _Unpack[_LaunchKeywords],
-    ) -> Run: ...
-    @overload  # with settings of a model or system of one's own, or collected in a dictionary
-    def __call__(
-        self,
-        graph: _GraphLike,
-        *,
-        model: str | _ModelSettings = "gcn",
-        system: str | System = "vanilla",
-        workers: int | None = None,
-        out: str | _Path | None = None,
-        wait: bool = False,
-        start: bool = True,
-        on: Slurm | None = None,
-        **settings: _Any,
-    ) -> Run: ...
+class _Launch(_LaunchCall):  # the callable module gnnqlab.launch
     cleanup = staticmethod(_cleanup)
     on_machines = staticmethod(_on_machines)
     resume_on_machines = staticmethod(_resume_on_machines)
 
 class _Partition:  # the callable module gnnqlab.partition
-    __call__ = staticmethod(_partition)
+    def __call__(
+        self,
+        graph: _GraphLike,
+        partitioner: _Partitioner | None = None,
+        *,
+        workers: int | None = None,
+        hosts: int = 1,
+        per_host: int | None = None,
+    ) -> _Parts: ...
     Parts = _Parts
 
 launch: _Launch

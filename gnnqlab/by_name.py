@@ -4,15 +4,15 @@ misspelled words of a list.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["did_you_mean", "function_of", "load", "module_of", "name_of"]
+__all__ = ["closest_words", "did_you_mean", "function_of", "load", "module_of", "name_of"]
 
 
 def load(name: str) -> Any:
@@ -111,14 +111,42 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
         >>> did_you_mean("Metsi", ["metis", "random"]), did_you_mean("gnc", ["sgc", "gcn"])
         ('; did you mean metis', '; did you mean gcn')
     """
-    words_by_lower = {word.lower(): word for word in known}  # compared without case, returned as written
-    lower_name = str(name).lower()
-    close = difflib.get_close_matches(lower_name, words_by_lower, n=5)
-    if not close:
-        return ""
-    # Of equally distant words the one with the same first letter, which is misspelled least.
-    closest_word = min(close, key=lambda word: (_edit_distance(lower_name, word), word[0] != lower_name[0]))
-    return f"; did you mean {words_by_lower[closest_word]}"
+    return "".join(f"; did you mean {word}" for word in closest_words(str(name), known, limit=1))
+
+
+def closest_words(name: str, known: Iterable[str], *, limit: int = 3, edits: int | None = None) -> list[str]:
+    """Return the known words that a misspelled one may stand for, closest first, compared without case.
+
+    An edit is a letter inserted, deleted or replaced, or two neighbours swapped. Of equally distant words the one with
+    the same first letter is first.
+
+    Args:
+        name: the unknown word.
+        known: the known words.
+        limit: largest number of words.
+        edits: largest number of edits. By default a third of the longer word's letters; if no word is as near, a word
+            that contains ``name`` from the start of one of its parts counts.
+
+    Example:
+        >>> closest_words("coar", ["cora", "citeseer"]), closest_words("sylive", ["sylvie", "adaqp"])
+        (['cora'], ['sylvie'])
+        >>> closest_words("products", ["ogbn-products", "ogbn-arxiv"]), closest_words("weather", ["cora", "reddit"])
+        (['ogbn-products'], [])
+    """
+    lower_name = name.lower()
+    ranked = []
+    words = list(known)
+    for word in words:
+        lower_word = word.lower()
+        allowed = max(len(lower_name), len(lower_word)) // 3 if edits is None else edits
+        if abs(len(lower_name) - len(lower_word)) <= allowed:  # each letter of the difference is an edit
+            distance = _edit_distance(lower_name, lower_word)
+            if distance <= allowed:
+                ranked.append((distance, lower_word[:1] != lower_name[:1], word))
+    if not ranked and edits is None and len(lower_name) > 2:
+        part = re.compile(rf"(^|[-_:/]){re.escape(lower_name)}")
+        return [word for word in words if part.search(word.lower())][:limit]
+    return [word for *_, word in sorted(ranked, key=lambda each: each[:2])[:limit]]
 
 
 def _edit_distance(first: str, second: str) -> int:

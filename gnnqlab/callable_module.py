@@ -16,7 +16,12 @@ class _CallableModule(ModuleType):
     _settings: str
 
     def __call__(self, *arguments: Any, **settings: Any) -> Any:
-        return self._function()(*arguments, **settings)
+        function = self._function()
+        try:
+            inspect.signature(function).bind(*arguments, **settings)
+        except TypeError as error:  # raised here, where a short traceback of a notebook has its message first
+            raise TypeError(f"{function.__name__}{inspect.signature(function)}: {error}") from None
+        return function(*arguments, **settings)
 
     @property
     def __signature__(self) -> inspect.Signature:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import functools
 import inspect
 import itertools
@@ -22,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gnnqlab.by_name import did_you_mean
+from gnnqlab.by_name import closest_words, did_you_mean
 
 __all__ = [
     "NO_OPTION",
@@ -284,10 +283,9 @@ def nearest(name: str, settings: Iterable[Setting]) -> str | None:
         ['epochs', 'epochs', 'lr', None]
     """
     help_texts = {setting.name: setting.help.lower() for setting in settings}
-    close = difflib.get_close_matches(name, help_texts, n=1)  # a misspelled name precedes a paraphrase
     words = name.replace("_", " ").lower()
     candidates = [
-        *close,
+        *closest_words(name, help_texts, limit=1),  # a misspelled name precedes a paraphrase
         *(word for word in words.split() if word in help_texts),
         *(each for each, text in help_texts.items() if text.startswith(words)),
     ]

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-__all__ = ["aligned", "is_screen", "is_styled", "output_width", "path_link"]
+__all__ = ["aligned", "is_screen", "is_styled", "output_width", "path_link", "say_on_screen"]
 
 _NARROWEST = 28
 """Smallest number of characters of a wrapped column."""
@@ -18,6 +18,12 @@ _NARROWEST = 28
 def is_screen() -> bool:
     """Return True if standard error is a terminal or the output of a notebook, which replaces a bar in place."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def say_on_screen(line: str) -> None:
+    """Print a line of progress to standard error on a terminal or in a notebook; nothing in a file or pipe."""
+    if is_screen():
+        print(line, file=sys.stderr, flush=True)
 
 
 def is_styled() -> bool:

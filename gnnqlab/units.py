@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["format_power", "human_bytes", "human_seconds"]
+__all__ = ["format_power", "human_bit_rate", "human_bytes", "human_seconds"]
 
 
 def human_bytes(count: float) -> str:
@@ -21,6 +21,16 @@ def human_bytes(count: float) -> str:
             return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+def human_bit_rate(bits_per_s: float) -> str:
+    """Format the rate of a link in Mbit/s, from 1 Gbit/s on in Gbit/s.
+
+    Example:
+        >>> human_bit_rate(2.5e9), human_bit_rate(80e6)
+        ('2.5 Gbit/s', '80 Mbit/s')
+    """
+    return f"{bits_per_s / 1e9:.3g} Gbit/s" if bits_per_s >= 1e9 else f"{bits_per_s / 1e6:.3g} Mbit/s"
 
 
 def human_seconds(seconds: float) -> str:

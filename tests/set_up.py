@@ -169,16 +169,15 @@ def compile_kernels(state: State, sets: tuple[str, ...], *, cuda: bool) -> None:
 
 
 def install_package(state: State) -> None:
-    """Install the package itself as editable; its kernels are compiled already.
-
-    An editable install lists the existing modules, so it is repeated after a module was moved.
-    """
-    modules = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "gnnqlab").rglob("*.py"))
-    inputs = checksum(ROOT / "pyproject.toml", *modules)
+    """Install the package itself as editable; its kernels are compiled already."""
+    inputs = checksum(ROOT / "pyproject.toml", "found by the search path")
     if state.done("package", inputs):
         return
     with step("install gnnqlab itself"):
         install(["--no-build-isolation", "--no-deps", "--config-settings=wheel.cmake=false", "--editable", str(ROOT)])
+        # Editors complete only packages of the search path, not those of scikit-build-core's finder.
+        for path in VENV.glob("lib/python*/site-packages/_editable_skbc_gnnqlab.pth"):
+            path.write_text(f"{ROOT}\n")
     state.record("package", inputs)
 
 

@@ -8,6 +8,7 @@ import inspect
 import operator
 import pydoc
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.launch.start import launch
+from gnnqlab.launch.stub import STUB, stub_text
 from gnnqlab.partition.parts import partition
 from gnnqlab.systems.parts import BASES, PARTS
 from gnnqlab.train.config import keywords
@@ -101,9 +103,47 @@ def test_help_and_editors_show_every_setting_of_a_run() -> None:
     assert {"epochs", "hidden", "lam", "bits", "hosts", "num_negatives", "heads", "partition"} <= set(shown)
     assert shown["epochs"].default == 60 and repr(shown["bits"].default) == "8 or 1 or 2", "they differ"
     assert all(re.search(rf"^ +{name}( \(|:)", text, re.MULTILINE) for name in settings.keys() - keywords.PASSED_ON)
-    assert keywords.STUB.read_text(encoding="utf-8") == keywords.stub_text(), (
-        'write it again: python -c "from gnnqlab.train.config import keywords; keywords.write_stub()"'
+    assert STUB.read_text(encoding="utf-8") == stub_text(), (
+        'write it again: python -c "from gnnqlab.launch.stub import write_stub; write_stub()"'
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "types"),
+    [
+        (
+            'launch("digits", ',
+            {
+                "system": "str | System",
+                "tags": "Sequence[str]",
+                "epochs": "int",
+                "lr": "float",
+                "transport": 'Literal["direct", "ring", "all-to-all"]',
+            },
+        ),
+        ("compare(", {"runs": "Sequence[RunLike]", "baseline": "str | int | None"}),
+        ('recommend("digits", ', {"link": "str | None", "objective": "str"}),
+        ("Study(", {"seeds": "Iterable[int]", "workers": "int | Sequence[int]"}),
+        ("partition(", {"graph": "GraphLike", "workers": "int | None"}),
+    ],
+)
+def test_an_editor_completes_settings_with_their_types(
+    call: str, types: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jedi = pytest.importorskip("jedi")
+    # jedi ignores the finder of scikit-build-core's editable installation, and all packages that it finds.
+    monkeypatch.setattr(sys, "meta_path", [each for each in sys.meta_path if "editable" not in type(each).__module__])
+    script = jedi.Script(
+        f"import gnnqlab as gq\ngq.{call}",
+        environment=jedi.api.environment.InterpreterEnvironment(),
+        project=jedi.Project(SOURCE.parents[1]),
+    )
+    proposed = {each.name for each in script.complete()}
+    assert {f"{name}=" for name in types} <= proposed
+    (signature, *_) = script.get_signatures()
+    shown = {each.name: each.to_string() for each in signature.params}
+    for name, kind in types.items():
+        assert re.fullmatch(rf"{name}: _?{re.escape(kind)}(=.*)?", shown[name]), shown[name]
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 interactiveshell = pytest.importorskip("IPython.core.interactiveshell")
 
 from gnnqlab.short_errors import install, is_deliberate  # noqa: E402
+from tests.cases import each  # noqa: E402
 
 
 @pytest.fixture
 def shell():
+    return make_shell()
+
+
+def make_shell():
     """Return a shell without a terminal, as a kernel has it, with short errors."""
     shell = interactiveshell.InteractiveShell()
     shell.shown = []
@@ -33,6 +39,50 @@ def test_an_error_of_the_package_is_its_message_and_the_line_of_the_cell(shell) 
     assert first.startswith("ValueError: workers must") and first.count("-3") == 1
     assert place.endswith("line 3: gq.configure('digits', workers=workers)") and "Cell" in place
     assert len(text.splitlines()) <= 12
+
+
+@each(
+    ("cell", "text"),
+    [
+        ("gq.load('coar')", "got 'coar'; did you mean cora"),
+        ("gq.load('no/edges.csv')", "must exist, got 'no/edges.csv'; there is no folder no"),
+        ("gq.load('edgse.csv')", "must exist, got 'edgse.csv'; did you mean edges.csv"),
+        ("gq.load('broken.npz')", "must be a .npz of plain arrays: it begins with b'abc', not with b'PK'"),
+        ("gq.launch('cora')", "graph 'cora' is not on this machine and cannot be downloaded: "),
+        ("gq.launch()", "launch(graph: "),
+        ("gq.launch('digits', system='aadqp')", "got 'aadqp'; did you mean adaqp"),
+        ("gq.launch('digits', epohcs=3)", "is called 'epohcs'; did you mean epochs"),
+        ("gq.launch('digits', epochs='many')", "epochs must be a whole number, got 'many'"),
+        ("gq.launch('digits', hosts=2, link='fast')", "link must be a number with kbit, mbit or gbit, got 'fast'"),
+        ("gq.launch('digits', hosts=2, workers=3)", "workers must be a multiple of the hosts, got 3"),
+        ("gq.launch('digits', on=3)", "on must be gq.Slurm(...) or a text such as slurm:nodes=2, got 3"),
+        ("gq.Graph.from_edges([0], [5], num_nodes=3)", "dst must hold node ids in [0, 3), got 5"),
+        ("gq.load('sbm:40,2,4').index_of('a')", "ids of this graph are integers, got text such as 'a'"),
+        (
+            "gq.partition('digits', gq.partitioners.METIS)",
+            "must be an object such as gq.partitioners.METIS(), got METIS",
+        ),
+        ("gq.compare([3])", "runs must be a list of runs, got 3 among them"),
+        ("gq.compare(['run'])", "runs must be a list of runs, got ['run']; open a folder"),
+        ("gq.Study(systems=['vanilla'], seeds=3)", "seeds of a study must be a list of numbers, got 3"),
+        ("gq.systems.adaqp(lamb=0.5)", "got ['lamb']; did you mean lam"),
+        ("gq.recommend('digits', objective='tiem')", "ranked by one of ('time', 'bytes', 'memory'), got 'tiem'"),
+        ("gq.study.reproduce('adaqp:table4-throughput', budget='ten')", "with s, min or h, got 'ten'"),
+    ],
+)
+def test_a_mistake_is_answered_by_its_message_and_at_most_twelve_lines(
+    cell: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # no network
+    for name in ("GNNQLAB_DATA", "GNNQLAB_RUNS", "GNNQLAB_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    (tmp_path / "edges.csv").touch()
+    (tmp_path / "broken.npz").write_bytes(b"abc")
+    lines = shown(make_shell(), f"import gnnqlab as gq\n{cell}").splitlines()
+    assert text in lines[0] and len(lines) <= 12
+    assert not (tmp_path / "GNNQLAB_RUNS").exists() or not list((tmp_path / "GNNQLAB_RUNS").iterdir())
 
 
 def test_the_whole_traceback_is_there_on_demand(shell) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 
 import pytest
 
+import gnnqlab as gq
+from gnnqlab import terminal
 from gnnqlab.terminal import aligned, path_link
 from tests.cases import each
 
@@ -45,3 +48,14 @@ def test_a_path_is_a_link_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, tm
     assert path.as_uri() in path_link(path) and "\x1b" in path_link(path)
     monkeypatch.setenv("NO_COLOR", "1")
     assert path_link(path) == str(path)
+
+
+def test_progress_is_printed_on_a_screen_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for is_screen, printed in ((False, ""), (True, "probing\n")):
+        monkeypatch.setattr(terminal, "is_screen", lambda: is_screen)  # noqa: B023
+        terminal.say_on_screen("probing")
+        assert capsys.readouterr().err == printed
+    for function in (gq.recommend, gq.autotune):
+        assert inspect.signature(function).parameters["say"].default is terminal.say_on_screen

@@ -14,6 +14,7 @@ from typing import Any
 from gnnqlab.launch.open_files import min_open_files
 from gnnqlab.launch.process_limit import free_threads, min_threads
 from gnnqlab.train.processors import cpu_quota, requested_threads, usable_processors
+from gnnqlab.units import human_bytes
 
 __all__ = ["examine"]
 
@@ -138,7 +139,7 @@ def _memory() -> dict[str, Any]:
 
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
     free = free_bytes("cpu", 1)  # the rest of a container's limit, if that is less
-    result = f"{total / 2**30:.1f} GiB" + ("" if free is None else f", {free / 2**30:.1f} GiB free for new processes")
+    result = human_bytes(total) + ("" if free is None else f", {human_bytes(free)} free for new processes")
     is_enough = total > 2 * 2**30 and (free is None or free > 2**30)
     return _check("memory", result, is_enough, "small graphs only", optional=True)
 
@@ -150,7 +151,7 @@ def _shared_memory() -> dict[str, Any]:
         return _check("shared memory", "none", False, f"/dev/shm: {error.strerror}", optional=True)
     # Training over Gloo does not use it; NCCL and data loaders do.
     way_out = "NCCL may need more: docker run --shm-size=1g"
-    return _check("shared memory", f"{free / 2**20:.0f} MiB free", free >= 64 << 20, way_out, optional=True)
+    return _check("shared memory", f"{human_bytes(free)} free", free >= 64 << 20, way_out, optional=True)
 
 
 def _open_files() -> dict[str, Any]:

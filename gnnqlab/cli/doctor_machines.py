@@ -13,7 +13,8 @@ from gnnqlab.launch.meeting import Meeting
 from gnnqlab.launch.network import interface_towards, require_interface, resolve
 from gnnqlab.launch.same_versions import find_difference, own_versions
 from gnnqlab.run import folder as files
-from gnnqlab.run.machine_links import MachineLinks, bits_text
+from gnnqlab.run.machine_links import MachineLinks
+from gnnqlab.units import human_bit_rate, human_seconds
 
 __all__ = ["examine_machines"]
 
@@ -94,7 +95,8 @@ def _link_rows(links: MachineLinks) -> list[dict[str, Any]]:
     ]
     for link in links.links:
         first, second = link["machines"]
-        text = f"{bits_text(link['bit_per_s'])}, {1e3 * link['latency_s']:.2f} ms, clocks {link['clock_s']:+.3f} s"
+        rate, latency = human_bit_rate(link["bit_per_s"]), human_seconds(link["latency_s"])
+        text = f"{rate}, {latency}, clocks {link['clock_s']:+.3f} s"
         rows.append(_check(f"link {first} to {second}", text, ""))
     return [*rows, *(_check("warning", "slow", text) for text in links.warnings)]
 

@@ -20,6 +20,7 @@ from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.simulation.codec_error import codec_error
 from gnnqlab.simulation.gradient_noise import gradient_noise, trained_weights
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,13 +74,13 @@ def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digit
     uniform_bytes, uniform_noise = _uniform_noise(bits, graph)  # cached: the same for every answer
     if answer_bytes > uniform_bytes:
         print(
-            f"Not yet: {answer_bytes / 1e3:.1f} kB per pass, more than the {uniform_bytes / 1e3:.1f} kB of {width}. "
+            f"Not yet: {human_bytes(answer_bytes)} per pass, more than the {human_bytes(uniform_bytes)} of {width}. "
             "Which rows can do with fewer bits?"
         )
         return False
     ratio = uniform_noise.variance / answer_noise.variance  # above 1: less noise than uniform bits
     noise = f"{ratio:.2f} times less noise" if ratio >= 1 else f"{1 / ratio:.2f} times as much noise"
-    result = f"{answer_bytes / 1e3:.1f} kB per pass ({width}: {uniform_bytes / 1e3:.1f}), {noise}"
+    result = f"{human_bytes(answer_bytes)} per pass ({width}: {human_bytes(uniform_bytes)}), {noise}"
     if ratio < _LESS:
         print(f"Not yet: {result}; the goal is {_LESS:g} times less. Which rows are short, and which make most noise?")
         return False

@@ -6,7 +6,6 @@ class names stores them in addition to its arrays.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.by_name import closest_words
 from gnnqlab.graph.array_checks import refuse_masked
 
 __all__ = ["ClassNames", "as_class_names", "as_ids", "check_class_names", "check_ids", "find_ids"]
@@ -91,14 +91,15 @@ def find_ids(ids: np.ndarray | None, wanted: object, num_nodes: int) -> Tensor:
     known = np.arange(num_nodes) if ids is None else ids
     is_text = known.dtype.kind == "U"
     if values.size and (values.dtype.kind == "U") != is_text:
-        raise TypeError(f"ids of this graph are {_KINDS[known.dtype.kind]}, got {values.dtype} such as {values[0]!r}")
+        given = _KINDS.get(values.dtype.kind, values.dtype)
+        raise TypeError(f"ids of this graph are {_KINDS[known.dtype.kind]}, got {given} such as {values[0].item()!r}")
     order = np.argsort(known, kind="stable")
     places = np.searchsorted(known, values, sorter=order).clip(max=num_nodes - 1)  # (n,) positions in `order`
     found = order[places]
     is_absent = known[found] != values
     if is_absent.any():
         value = values[is_absent][0].item()
-        near = difflib.get_close_matches(value, known[:10_000].tolist(), n=1) if is_text else []
+        near = closest_words(value, known[:10_000].tolist(), limit=1) if is_text else []
         hint = f"; did you mean {near[0]!r}?" if near else f"; ids are for instance {known[:3].tolist()}"
         raise ValueError(f"an id must be that of a node, got {value!r}{hint}")
     return torch.from_numpy(found.astype(np.int64, copy=False))

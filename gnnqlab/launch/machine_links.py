@@ -21,7 +21,8 @@ import torch.distributed as dist
 from gnnqlab.kernels import native
 from gnnqlab.plain_values import all_gather_values
 from gnnqlab.run import folder as files
-from gnnqlab.run.machine_links import FILE, MachineLinks, bits_text
+from gnnqlab.run.machine_links import FILE, MachineLinks
+from gnnqlab.units import human_bit_rate
 
 __all__ = ["measure_machine_links", "pairings", "record_machine_links", "warnings_of"]
 
@@ -118,10 +119,10 @@ def warnings_of(machines: Sequence[dict[str, Any]], links: Sequence[dict[str, An
         # Many virtual interfaces have no known rate; a loopback reaches no other machine.
         is_slow = facts["interface"] == "lo" if rate is None else fastest is not None and fastest >= 2 * rate
         if fastest is not None and is_slow:
-            own_rate = "" if rate is None else f" of {bits_text(rate)}"
+            own_rate = "" if rate is None else f" of {human_bit_rate(rate)}"
             texts.append(
                 f"machine {node} ({facts['host']}) uses interface {facts['interface']}{own_rate} and has "
-                f"{facts['fastest']} of {bits_text(fastest)}; choose it with --interface"
+                f"{facts['fastest']} of {human_bit_rate(fastest)}; choose it with --interface"
             )
     if len({facts["kernels"] for facts in machines}) > 1:
         kernels = ", ".join(f"{facts['kernels']} on machine {node}" for node, facts in enumerate(machines))
@@ -132,8 +133,8 @@ def warnings_of(machines: Sequence[dict[str, Any]], links: Sequence[dict[str, An
         rates = [machines[node]["rate_bit"] for node in (first, second)]
         if None not in rates and link["bit_per_s"] < _SLOW_SHARE * min(*rates, _FAST_BIT):
             texts.append(
-                f"the link between {names} reached {bits_text(link['bit_per_s'])} of {bits_text(min(rates))}; check "
-                "cable, switch and the route between their interfaces"
+                f"the link between {names} reached {human_bit_rate(link['bit_per_s'])} of "
+                f"{human_bit_rate(min(rates))}; check cable, switch and the route between their interfaces"
             )
         if abs(link["clock_s"]) > _CLOCKS_S:
             texts.append(

@@ -6,7 +6,6 @@ time limit the queue sends SIGUSR2; the ranks then write a checkpoint, and the j
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import signal
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.by_name import closest_words
 from gnnqlab.launch.worker_target import import_path
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
@@ -195,7 +195,7 @@ def slurm_place(text: str, workers: int) -> Slurm:
         value = value.strip() if separator else "true"
         if name not in kinds:
             # Stricter than for a closed list, since most other names are options of sbatch, such as nodelist.
-            if near := difflib.get_close_matches(name, kinds, n=1, cutoff=0.85):
+            if near := closest_words(name, kinds, limit=1, edits=2 if len(name) > 5 else 1):
                 raise ValueError(
                     f"settings of slurm are {', '.join(kinds)} and options of sbatch, got {name!r}; did you mean "
                     f"{near[0]}"

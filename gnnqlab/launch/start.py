@@ -29,7 +29,7 @@ def launch(
     out: str | Path | None = None,
     wait: bool = False,
     start: bool = True,
-    on: Slurm | None = None,
+    on: Slurm | str | None = None,
     name: str = "",
     tags: Sequence[str] = (),
     note: str = "",
@@ -46,7 +46,8 @@ def launch(
         wait: True to return only when the run has ended.
         start: False to only prepare the run: ``gnnqlab worker --from-environment FOLDER`` under torchrun, srun or
             mpirun starts its ranks.
-        on: ``gq.Slurm(...)`` to submit the run to a queue; ``workers`` is then the number of ranks of the job.
+        on: ``gq.Slurm(...)``, or ``"slurm:nodes=2"`` as on the command line, to submit the run to a queue; ``workers``
+            is then the number of ranks of the job.
         name: a short text for lists of runs; ``run.annotate`` changes it later, with tags and note.
         tags: short texts that several runs share; ``gq.runs(tag=...)`` lists them.
         note: a text about the run.
@@ -66,6 +67,7 @@ def launch(
     from gnnqlab.launch.prepared import prepare_run, shared_graph
 
     if on is not None:
+        on = _as_slurm(on, workers)
         workers = on.require_workers(workers)
     graph_name = shared_graph(graph, out, node_features=settings.get("node_features", "given"))
     config = configure(graph_name, model=model, system=system, workers=workers, **settings)
@@ -74,3 +76,13 @@ def launch(
     if on is not None and start:
         on.submit(run)
     return run.wait() if wait and start else run
+
+
+def _as_slurm(on: Slurm | str, workers: int | None) -> Slurm:
+    from gnnqlab.launch.slurm import Slurm, slurm_place
+
+    if isinstance(on, str):
+        return slurm_place(on, 2 if workers is None else workers)
+    if not isinstance(on, Slurm):
+        raise TypeError(f"on must be gq.Slurm(...) or a text such as slurm:nodes=2, got {on!r}")
+    return on

@@ -31,6 +31,7 @@ from gnnqlab.partition.quality import Quality, measure_quality
 from gnnqlab.partition.replica_shard import ReplicaShard
 from gnnqlab.partition.shard import Shard
 from gnnqlab.partition.vertex_cut import VertexCut
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from gnnqlab.graph.convert.given import GraphLike
@@ -149,6 +150,9 @@ def partition(
         >>> [shard.num_owned for shard in parts.shards]
         [20, 20]
     """
+    if isinstance(partitioner, str | type):
+        name = partitioner if isinstance(partitioner, str) else partitioner.__name__
+        raise TypeError(f"partitioner must be an object such as gq.partitioners.METIS(), got {name}")
     if workers is None:
         workers = hosts * (per_host or 1)
     # Rounded up, so that the next check refuses an uneven division.
@@ -229,7 +233,7 @@ def warn_if_large(graph: Graph, workers: int) -> None:
     estimate = memory_estimate(graph.num_nodes, graph.num_edges, graph.num_features, workers)
     print(
         f"partitioning {graph.name} ({graph.num_nodes:,} nodes, {graph.num_edges:,} edges) into {workers}: about "
-        + ", ".join(f"{size / 2**30:.1f} GiB for the {purpose}" for purpose, size in estimate.items()),
+        + ", ".join(f"{human_bytes(size)} for the {purpose}" for purpose, size in estimate.items()),
         file=sys.stderr,
         flush=True,
     )

@@ -76,8 +76,10 @@ def is_consequence(text: str) -> bool:
     Example:
         >>> is_consequence("[pair.cc:553] Connection closed by peer [127.0.0.1]:34567")
         True
+        >>> is_consequence("cora cannot be downloaded: [Errno 111] Connection refused")
+        False
     """
-    lower_text = text.lower()
+    lower_text = re.sub(r"\[errno \d+\] [a-z ]*", "", text.lower())  # of Python's sockets, such as a download's
     return any(pattern in lower_text for pattern in _TRANSPORT)
 
 

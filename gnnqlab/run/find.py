@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 
+from gnnqlab.by_name import closest_words
 from gnnqlab.run.run import Run, runs
 
 __all__ = ["find_run"]
@@ -26,6 +26,6 @@ def find_run(name: str, root: Path | None = None) -> Run:
         return runs_by_id[name]
     if os.sep in name and Path(name).is_dir():
         return Run(name)
-    suggestions = difflib.get_close_matches(name, runs_by_id, n=1, cutoff=0.3)
+    suggestions = closest_words(name, runs_by_id, limit=1)
     hint = f"did you mean {suggestions[0]}?" if suggestions else "gnnqlab runs lists them"
     raise ValueError(f"a run must exist, got {name!r}; {hint}")

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.run import folder as files
+from gnnqlab.units import human_bit_rate, human_seconds
 
-__all__ = ["FILE", "MachineLinks", "bits_text", "read_machine_links"]
+__all__ = ["FILE", "MachineLinks", "read_machine_links"]
 
 FILE = "machines.json"
 
@@ -20,7 +21,7 @@ class MachineLinks:
     Example:
         >>> link = {"machines": [0, 1], "latency_s": 0.0002, "bit_per_s": 9e8, "clock_s": 0.0}
         >>> print(MachineLinks(machines=[{}, {}], links=[link]))
-        machines 0 and 1: 900 Mbit/s, 0.20 ms
+        machines 0 and 1: 900 Mbit/s, 200 µs
     """
 
     machines: list[dict[str, Any]]
@@ -39,8 +40,8 @@ class MachineLinks:
 
     def __str__(self) -> str:
         lines = [
-            f"machines {link['machines'][0]} and {link['machines'][1]}: {bits_text(link['bit_per_s'])}, "
-            f"{1e3 * link['latency_s']:.2f} ms"
+            f"machines {link['machines'][0]} and {link['machines'][1]}: {human_bit_rate(link['bit_per_s'])}, "
+            f"{human_seconds(link['latency_s'])}"
             for link in self.links
         ]
         return "\n".join([*lines, *self.warnings])
@@ -50,13 +51,3 @@ def read_machine_links(folder: Path) -> MachineLinks | None:
     """Return the machines of a run; ``None`` for a run on one machine, or before they have met."""
     values = files.read_json(folder / FILE)
     return None if values is None else MachineLinks(**values)
-
-
-def bits_text(rate: float) -> str:
-    """Return a rate in bits per second with its unit.
-
-    Example:
-        >>> bits_text(2.5e9), bits_text(80e6)
-        ('2.5 Gbit/s', '80 Mbit/s')
-    """
-    return f"{rate / 1e9:.3g} Gbit/s" if rate >= 1e9 else f"{rate / 1e6:.3g} Mbit/s"

@@ -109,6 +109,10 @@ class Study:
         lag = max(contestant.system.schedule.lag for contestant in self.contestants)
         settings = {"evaluate_every": usual_every(lag), **settings}  # an explicit setting precedes
         counts = [workers] if isinstance(workers, int) else list(workers)
+        if isinstance(seeds, int):
+            raise TypeError(
+                f"seeds of a study must be a list of numbers, got {seeds}; write range({seeds}) or [{seeds}]"
+            )
         seeds = list(seeds)
         for argument, values in (("graphs", graphs), ("models", models), ("seeds", seeds), ("workers", counts)):
             if isinstance(values, str) or not values:

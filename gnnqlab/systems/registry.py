@@ -36,6 +36,8 @@ def register_system(recipe: Recipe) -> Recipe:
     def wrapper(*values: Any, **settings: Any) -> System:
         if not set(settings) <= set(_names(recipe)):
             settings = with_present_names(settings, settings_of(recipe))
+            if error := _describe_unknown(name, recipe, settings):
+                raise TypeError(error)
         # Positional values by name, so that the stored call can be written as JSON.
         named_settings = {**dict(zip(_names(recipe), values, strict=False)), **settings}
         return _with_recipe_call(recipe(*values, **settings), name, named_settings)
@@ -64,15 +66,22 @@ def make_system(system: str | System, **settings: Any) -> System:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{did_you_mean(system, SYSTEMS)}")
     recipe = SYSTEMS[system]
     # Checked before the call, so that the error lists the known settings.
-    known_names = _names(recipe)
-    if not set(settings) <= set(known_names):
+    if not set(settings) <= set(_names(recipe)):
         settings = with_present_names(settings, settings_of(recipe))
-    unknown_names = sorted(set(settings) - set(known_names))
-    if unknown_names:
-        settings_text = f"takes {sorted(known_names)}" if known_names else "takes no settings"
-        hint = did_you_mean(unknown_names[0], known_names) or "; leave them out or choose another system"
-        raise ValueError(f"system {system!r} {settings_text}, got {unknown_names}{hint}")
+        if error := _describe_unknown(system, recipe, settings):
+            raise ValueError(error)
     return _with_recipe_call(recipe(**settings), system, settings)
+
+
+def _describe_unknown(name: str, recipe: Recipe, settings: dict[str, Any]) -> str:
+    """Return the error text for settings that a recipe does not have; empty if it has all."""
+    known_names = _names(recipe)
+    unknown_names = sorted(set(settings) - set(known_names))
+    if not unknown_names:
+        return ""
+    settings_text = f"takes {sorted(known_names)}" if known_names else "takes no settings"
+    hint = did_you_mean(unknown_names[0], known_names) or "; leave them out or choose another system"
+    return f"system {name!r} {settings_text}, got {unknown_names}{hint}"
 
 
 def _with_recipe_call(system: System, name: str, settings: dict[str, Any]) -> System:

@@ -17,6 +17,7 @@ from gnnqlab.errors import LaunchRefused
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.link_split import split_links
 from gnnqlab.graph.sources import load
+from gnnqlab.graph.sources.catalogue import is_downloaded
 from gnnqlab.graph.sources.sizes import least_size
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.link_share import LinkShare, share_links
@@ -150,10 +151,10 @@ def shards_on_machine(run: Path) -> Path:
 
 
 def prepare_shards(config: RunConfig, expect: Callable[[Graph], None]) -> None:
-    """Load, check and partition the graph of a file in this process, unless its shards are cached for the workers.
+    """Load, check and partition a graph of files in this process, unless its shards are cached for the workers.
 
-    So a broken file raises in the launching process, and is not read again by a worker. ``configure`` has checked the
-    parameters of a generated graph, and a graph from memory.
+    So a broken file, or one that cannot be downloaded, raises in the launching process, and is not read again by a
+    worker. ``configure`` has checked the parameters of a generated graph, and a graph from memory.
 
     Args:
         config: configuration of the run.
@@ -170,7 +171,7 @@ def prepare_shards(config: RunConfig, expect: Callable[[Graph], None]) -> None:
         config.task.require_features(config.graph, note.get("num_features", 1))
     else:
         require_cache()
-        if _is_file(config.graph):
+        if is_downloaded(config.graph) or _is_file(config.graph):
             _store(config.graph, partitioner, config.workers, lambda name, **limits: None, held, expect)
 
 

@@ -23,6 +23,7 @@ from gnnqlab.launch.local import launch
 from gnnqlab.settings import Former
 from gnnqlab.simulation.gradient_noise import gradient_noise
 from gnnqlab.systems.registry import make_system
+from gnnqlab.terminal import say_on_screen
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.drift import PERIODS
 from gnnqlab.tune.forecast import Forecast
@@ -167,7 +168,7 @@ def autotune(
     epochs: int = _EPOCHS,
     known: Probe | None = None,
     out: Path | str | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = say_on_screen,
     **settings: Any,
 ) -> Autotuned:
     """Choose λ, group size and period of AdaQP for a graph, a model and a link.
@@ -187,7 +188,7 @@ def autotune(
         epochs: of each confirming run, at least 6.
         known: existing probe of the same graph, model and link.
         out: folder for the confirming runs; by default they are deleted.
-        say: called with a line of text about each step.
+        say: called with a line of text about each step; by default prints it on a terminal and in a notebook.
         **settings: as for :func:`gnnqlab.probe`.
 
     Returns:

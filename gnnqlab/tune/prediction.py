@@ -223,7 +223,9 @@ class Prediction:
         has_bounds = not bias_reason and not missing_ranges  # then Theorems 1 and 3 of AdaQP apply
         bounds, share = _bounds(assigner, prediction.widths) if has_bounds else ({}, None)
         variances = assigner.variance(prediction.widths, assigner.trace.index(prediction.epoch)) if has_bounds else {}
-        assumption = self.schedule.assumes
+        assumptions = [text for text in (self.schedule.assumes,) if text]
+        if self.timing.is_loaded and self.volume.exact < 1:
+            assumptions.append("messages no slower than float32 rows, although other load slowed the probe of codes")
         payload, params = round(sent_volume.payload_bytes), round(sent_volume.param_bytes)
         return Forecast(
             system=self.system.name,
@@ -249,7 +251,7 @@ class Prediction:
             pair_bits=_pair_bits(self.assigner, prediction.widths),
             link=self.wire.name,
             error=error,
-            assumes=(*prediction.assumes, *sent_volume.assumes, *([assumption] if assumption else [])),
+            assumes=(*prediction.assumes, *sent_volume.assumes, *assumptions),
         )
 
 

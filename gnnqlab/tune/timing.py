@@ -102,7 +102,9 @@ class Timing:
     def wire(self) -> Wire:
         """Wire of quantized rows: θ from the two volumes, γ what remains of an exchange; neither is negative.
 
-        θ is limited to the nominal rate, if there is one. Float32 rows wait longer: add `exact_waiting_s` to γ.
+        θ is limited to the nominal rate, if there is one. Then quantized rows, which are fewer bytes, communicate no
+        longer than float32 rows: a longer time is other load during their run, which γ would add to every system but
+        Vanilla. Float32 rows wait longer: add `exact_waiting_s` to γ.
         """
         float32, codes = self.exact, self.quantized
         volume, seconds = (
@@ -119,10 +121,17 @@ class Timing:
             workers=self.workers,
             hosts=self.hosts,
             theta_s_per_byte=theta,
-            gamma_s=_waiting(self.quantized, theta),
+            gamma_s=_waiting(codes, theta, longest_s=float(seconds[0]) if self.is_loaded else float("inf")),
             transport=self.transport,
             name=self.link,
         )
+
+    @property
+    def is_loaded(self) -> bool:
+        """True if quantized rows communicated longer than float32 rows over a link of a known rate, by other load."""
+        float32, codes = self.exact, self.quantized
+        is_limited = self.bytes_per_s is not None and codes.busiest_bytes < float32.busiest_bytes
+        return is_limited and codes.communication_s > float32.communication_s
 
     @property
     def exact_waiting_s(self) -> float:
@@ -174,9 +183,15 @@ class Timing:
         return cls(**{**value, **parts})
 
 
-def _waiting(epoch: EpochTime, theta_s_per_byte: float) -> float:
-    """Return the seconds of an exchange that the transfer of its bytes does not explain; a negative rest is noise."""
-    rest = epoch.communication_s - theta_s_per_byte * epoch.busiest_bytes
+def _waiting(epoch: EpochTime, theta_s_per_byte: float, *, longest_s: float = float("inf")) -> float:
+    """Return the seconds of an exchange that the transfer of its bytes does not explain; a negative rest is noise.
+
+    Args:
+        epoch: a measured epoch.
+        theta_s_per_byte: θ of its link.
+        longest_s: limit of its communication.
+    """
+    rest = min(epoch.communication_s, longest_s) - theta_s_per_byte * epoch.busiest_bytes
     return max(0.0, rest) / max(1, epoch.exchanges)
 
 

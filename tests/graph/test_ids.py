@@ -73,7 +73,7 @@ def test_unknown_id_is_named_with_the_nearest() -> None:
     graph = pair(ids=["user-01", "user-02"])
     with pytest.raises(ValueError, match=re.escape("got 'user-03'; did you mean 'user-0")):
         graph.index_of(["user-01", "user-03"])
-    with pytest.raises(TypeError, match="ids of this graph are text, got int64"):
+    with pytest.raises(TypeError, match="ids of this graph are text, got integers such as 1"):
         graph.index_of([1])
     with pytest.raises(ValueError, match=re.escape("got 9; ids are for instance [7, 3]")):
         pair(ids=[7, 3]).index_of([7, 9])

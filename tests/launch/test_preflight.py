@@ -69,7 +69,7 @@ def of_file(name: str, value: str, way_out: str, graph: Callable[[Place], str]) 
 
 AGAIN = "write it again|save (it|the graph) again"
 FILES = [
-    of_file("empty npz", r"readable, got \S+g\.npz: EOFError", AGAIN, lambda p: p.file("g.npz", b"")),
+    of_file("empty npz", r"\S+g\.npz must be a .npz of plain arrays", AGAIN, lambda p: p.file("g.npz", b"")),
     of_file("text as npz", r"g\.npz must be a \.npz of plain arrays", "", lambda p: p.file("g.npz", "hello")),
     of_file("npz cut off", r"g\.npz", "", lambda p: p.file("g.npz", Path(p.arrays(**PAIR)).read_bytes()[:200])),
     of_file("npz without arrays", r"g\.npz .*nothing", "edge_src and edge_dst", lambda p: p.arrays()),
@@ -107,7 +107,7 @@ FILES = [
     ),
     of_file("broken parquet", r"g\.parquet", "", lambda p: p.file("g.parquet", "PAR1xx")),
     of_file("unknown suffix", r"got the file \S+g\.pdf", "must be one of", lambda p: p.file("g.pdf", "x")),
-    of_file("missing file", r"got '\S+none\.npz'", "readable paths", lambda p: str(p.folder / "none.npz")),
+    of_file("missing file", r"got '\S+none\.npz'", "check the path", lambda p: str(p.folder / "none.npz")),
     of_file("folder without a graph", "got the folder", "must be one of", lambda p: str(p.folder)),
     of_file("planetoid name", "got 'cora'", "must name a planetoid graph", lambda p: f"{p.folder}:cora"),
     of_file("empty header", r"readable, got \S+saved: JSONDec", AGAIN, lambda p: p.saved("graph.json", lambda b: b"")),

@@ -21,7 +21,10 @@ def test_a_broken_connection_is_a_consequence(text: str) -> None:
     assert is_consequence(text)
 
 
-@each("text", ["", "bits must be one of (1, 2, 4, 8), got 3", "CUDA out of memory"])
+@each(
+    "text",
+    ["", "bits must be one of (1, 2, 4, 8), got 3", "CUDA out of memory", "cora: [Errno 111] Connection refused"],
+)
 def test_anything_else_is_a_cause(text: str) -> None:
     assert not is_consequence(text)
 

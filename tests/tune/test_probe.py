@@ -43,6 +43,20 @@ def test_rows_wait_as_in_the_probe_of_their_own_kind():
     assert rounded[1] == pytest.approx(rounded[0] + len(places) * extra)
 
 
+def test_other_load_while_codes_were_timed_makes_no_wire_slower_than_float32() -> None:
+    # Three workers on three hosts at 100 Mbit/s: the second run took 2.4 times as long, with a sixth of the bytes.
+    plain = replace(timing(), bytes_per_s=RATE)
+    exact_s = plain.exact.communication_s
+    loaded = replace(plain.quantized, epoch_s=plain.quantized.epoch_s + 2 * exact_s)
+    wire = replace(plain, quantized=loaded).wire
+    assert wire.theta_s_per_byte == pytest.approx(1 / RATE)
+    communication_s = 4 * wire.gamma_s + loaded.busiest_bytes / RATE
+    assert communication_s == pytest.approx(exact_s) and loaded.communication_s > 2 * exact_s
+    probe = replace(written_down(), timing=replace(plain, quantized=loaded), wire=wire)
+    assert "other load slowed the probe of codes" in repr(probe.forecast(system="fixed-bits"))
+    assert "other load" not in repr(probe.vanilla) + repr(written_down().forecast(system="fixed-bits"))
+
+
 def test_vanilla_is_computation_and_wire():
     probe = written_down()
     found = probe.vanilla

@@ -37,15 +37,21 @@ def read_npz(path: Path, *, split: int = 0) -> EdgeList:
     """
     try:
         # Opened here: of a broken archive NumPy leaves its own file open.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array")
-            keys = set(archive.files)
-            # A layout is recognized by its keys.
-            for required_names, reader in _LAYOUTS:
-                if required_names <= keys and (reader is not _own or keys <= _OWN):
-                    return reader(archive, path.stem, split)
-            return _by_names(archive, path.stem, split)
+        with open(path, "rb") as file:
+            if (start := file.read(4)) not in (b"PK\3\4", b"PK\5\6", b"\x93NUM"):  # with files, empty, one array
+                raise ValueError(
+                    f"it begins with {start!r}, not with b'PK'; write it again with numpy.savez"
+                )  # NumPy would call it pickled
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                if not isinstance(archive, np.lib.npyio.NpzFile):
+                    raise ValueError("it holds one array")
+                keys = set(archive.files)
+                # A layout is recognized by its keys.
+                for required_names, reader in _LAYOUTS:
+                    if required_names <= keys and (reader is not _own or keys <= _OWN):
+                        return reader(archive, path.stem, split)
+                return _by_names(archive, path.stem, split)
     except (OSError, KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(f"graph file {path} must be a .npz of plain arrays: {error}") from error
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.by_name import closest_words
 from gnnqlab.graph.convert.given import GraphLike, edges_of
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
@@ -18,7 +19,7 @@ from gnnqlab.graph.sources import downloads
 from gnnqlab.graph.sources.digits import read_digits
 from gnnqlab.graph.sources.paths import READABLE, read_path
 
-__all__ = ["Source", "expect", "known_size", "load", "names"]
+__all__ = ["Source", "expect", "is_downloaded", "known_size", "load", "names"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +251,17 @@ def known_size(name: str) -> tuple[int, int, int] | None:
     return nodes, nodes, 64  # one self loop per node; the number of distinct sampled edges is not known
 
 
+def is_downloaded(name: str) -> bool:
+    """Return True for a known name whose files must be downloaded or be in the folder of data.
+
+    Example:
+        >>> is_downloaded("cora"), is_downloaded("digits"), is_downloaded("sbm:1000,4,10")
+        (True, False, False)
+    """
+    source, _ = _find(name)
+    return source is not None and source.download != "nothing"
+
+
 def names() -> list[dict[str, str]]:
     """List all known names with description and required download, for tables.
 
@@ -305,12 +317,20 @@ def _find(text: str) -> tuple[Source | None, str]:
 
 
 def _unknown(text: str) -> str:
+    path = Path(text).expanduser()
+    if os.sep in text or (":" not in text and path.suffix):  # meant as a path, for which names are no help
+        rule = f"a graph's file or folder must exist, got {text!r}"
+        if not path.parent.is_dir():
+            return f"{rule}; there is no folder {path.parent}"
+        near = closest_words(path.name, (each.name for each in path.parent.iterdir()), limit=1)
+        hint = f"did you mean {path.parent / near[0]}" if near else "check the path; gnnqlab graphs lists known names"
+        return f"{rule}; {hint}"
     return f"a graph must be a known name or an existing path, got {text!r}; {_known_names(text.partition(':')[0])}"
 
 
 def _known_names(text: str) -> str:
     stems = {source.name.partition(":")[0].lower(): source.name for source in _SOURCES}
-    close_stems = difflib.get_close_matches(text.lower(), stems, n=3, cutoff=0.5)
+    close_stems = closest_words(text, stems)
     hint = f"did you mean {' or '.join(stems[stem] for stem in close_stems)}? " if close_stems else ""
     return f"{hint}Known names: {', '.join(source.name for source in _SOURCES)}; readable paths: {READABLE}"
 

@@ -17,6 +17,7 @@ from gnnqlab.theory.intervals import interval
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.loop.scores import get_test_score
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -167,7 +168,7 @@ def format_groups(groups: DataFrame) -> DataFrame:
         ("total (s)", "train_s", "train_half", 1),
     ):
         columns[title] = [_with_half(factor * mean, factor * error) for mean, error in zip(groups[value], groups[half])]
-    columns["sent (kB/epoch)"] = [f"{num_bytes / 1e3:.1f}" for num_bytes in groups["bytes_sent"]]
+    columns["sent per epoch"] = [human_bytes(num_bytes) for num_bytes in groups["bytes_sent"]]
     return pd.DataFrame(columns, index=pd.Index(names, name="setting"))
 
 

@@ -287,6 +287,8 @@ def compare(
         raise ValueError("runs must be a list of runs, got one run; pass compare([run, other]), or compare([run])")
     if isinstance(runs, str | Path) or any(isinstance(run, str | Path) for run in runs):
         raise TypeError(f"runs must be a list of runs, got {runs!r}; open a folder by gnnqlab.Run(path)")
+    if wrong := [run for run in runs if not hasattr(run, "records")]:
+        raise TypeError(f"runs must be a list of runs, got {wrong[0]!r} among them; gnnqlab.runs() lists runs")
     if not runs:
         raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
     if target is not None:

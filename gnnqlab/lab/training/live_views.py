@@ -20,6 +20,7 @@ from gnnqlab.lab.training.live_traces import (
     phases_by_worker,
     volume_by_epoch,
 )
+from gnnqlab.units import human_seconds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -127,7 +128,7 @@ def caption_of_live(model: LiveModel) -> str:
     epoch_seconds = model.records[0]["epoch_s"][1:]  # the first epoch includes set-up
     words = f"{model.system} on {model.workers} worker{'' if model.workers == 1 else 's'}: {model.sentence}."
     words += "" if _exchanges(model) else " One worker waits for no rows and sends none."
-    return words + (f" Median epoch {1e3 * float(np.median(epoch_seconds)):.3g} ms." if len(epoch_seconds) else "")
+    return words + (f" Median epoch {human_seconds(float(np.median(epoch_seconds)))}." if len(epoch_seconds) else "")
 
 
 def live_frame(model: LiveModel) -> DataFrame:

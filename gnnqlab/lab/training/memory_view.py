@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.charts import bars
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,7 +38,7 @@ def memory_figure(memories: Mapping[str, DataFrame]) -> Figure:
 
     # (runs, purposes), bytes -> MB.
     at_peak = pd.DataFrame({name: _worst(name, memory) for name, memory in memories.items()}).T / 1e6
-    totals = "; ".join(f"{name} {total:.2f} MB" for name, total in at_peak.sum(axis=1).items())
+    totals = "; ".join(f"{name} {human_bytes(1e6 * total)}" for name, total in at_peak.sum(axis=1).items())
     return bars(
         at_peak.reindex(columns=list(_PURPOSES), fill_value=0.0).fillna(0.0),
         stacked=True,

@@ -9,11 +9,11 @@ from typing import Any
 from gnnqlab.lab.training.comparison_table import seconds_to
 from gnnqlab.lab.training.readable_table import ReadableTable
 from gnnqlab.lab.training.snapshot import Snapshot
-from gnnqlab.run.machine_links import bits_text, read_machine_links
+from gnnqlab.run.machine_links import read_machine_links
 from gnnqlab.train.heartbeat import read_warning
 from gnnqlab.train.loop.scores import further_test_scores, get_test_score, score_label
 from gnnqlab.train.records.slow_worker import computing_seconds, find_slow_worker
-from gnnqlab.units import human_bytes
+from gnnqlab.units import human_bit_rate, human_bytes, human_seconds
 
 __all__ = [
     "Card", "cards_of_comparison", "cards_of_run", "cards_over_seeds", "as_number", "percent", "ratio_text",
@@ -101,9 +101,9 @@ def _link_cards(run: Snapshot) -> list[Card]:
     if machines is None or (link := machines.slowest) is None:
         return []
     first, second = link["machines"]
-    note = f"between machines {first} and {second}, {1e3 * link['latency_s']:.2f} ms there and back, at the start"
+    note = f"between machines {first} and {second}, {human_seconds(link['latency_s'])} there and back, at the start"
     return [
-        ("Slowest link", bits_text(link["bit_per_s"]), note),
+        ("Slowest link", human_bit_rate(link["bit_per_s"]), note),
         *(("Warning", "machines", text) for text in machines.warnings),
     ]
 

@@ -336,7 +336,7 @@ class TunerModel:
     def recommend(self, objective: str = "time to accuracy") -> Recommendation:
         """Rank all systems for this place, from its probe of Vanilla."""
         known_probe = self.find_probe(system="vanilla")
-        return recommend(known_probe.config, objective=objective, known=known_probe)
+        return recommend(known_probe.config, objective=objective, known=known_probe, say=lambda line: None)
 
     def to_frame(self) -> DataFrame:
         """Return the front as a table: ``lam, epoch_s, speedup, variance, bound, bytes_sent, mean_bits``."""

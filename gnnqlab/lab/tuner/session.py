@@ -18,6 +18,7 @@ from gnnqlab.run.status_text import describe_activity
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.records.json_lines import JsonLinesTail
 from gnnqlab.tune.timing import read_epoch_time
+from gnnqlab.units import human_seconds
 
 __all__ = ["OwnRecords", "TunerSession"]
 
@@ -230,7 +231,7 @@ class TunerSession:
         if (speedup := self.speedup) is not None and self._vanilla_s and self._predicted_s:
             words.append(f"measured {speedup:.2f}×, predicted {self._vanilla_s / self._predicted_s:.2f}× Vanilla")
         elif epoch_s is not None and self._predicted_s:
-            words.append(f"measured {1e3 * epoch_s:.1f} ms per epoch, estimated {1e3 * self._predicted_s:.1f} ms")
+            words.append(f"measured {human_seconds(epoch_s)} per epoch, estimated {human_seconds(self._predicted_s)}")
         if run.errors:
             words.append(run.errors[0].cause)
         return " · ".join(words)

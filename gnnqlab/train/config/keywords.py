@@ -1,17 +1,11 @@
-"""All settings of a run by name: signature and help of ``gq.launch``, and the stub that editors read.
-
-After a change of a setting: ``python -c "from gnnqlab.train.config import keywords; keywords.write_stub()"``.
-"""
+"""All settings of a run by name: signature and help of ``gq.launch``."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 import textwrap
-import types
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 from gnnqlab.nn.models import MODELS, ModelSettings
@@ -27,18 +21,14 @@ __all__ = [
     "PASSED_ON",
     "SECTIONS",
     "OwnedSetting",
-    "STUB",
     "keywords",
     "settings_of_section",
     "settings_text",
-    "stub_text",
     "with_settings",
-    "write_stub",
 ]
 
 _KINDS: dict[str, type] = {"training": TrainSettings, "task": TaskSettings, "launch": LaunchSettings}
 SECTIONS = ("training", "task", "model", "launch", "system")
-STUB = Path(__file__).with_name("launch_keywords.pyi")
 OwnedSetting = tuple[str, Setting]
 """Model or system that has a setting, empty for all, and the setting."""
 PASSED_ON = {
@@ -129,48 +119,3 @@ def _default(users: list[OwnedSetting]) -> Any:
 def _annotation(setting: Setting) -> Any:
     kind = Literal[setting.choices] if setting.kind is str and setting.choices else setting.kind
     return kind | None if setting.optional else kind
-
-
-def _type_text(setting: Setting) -> str:
-    """Return the type of a setting as Python text; text with choices is a ``Literal``, which editors complete."""
-    if setting.kind is str and setting.choices:
-        text = f"Literal[{', '.join(map(_quote, setting.choices))}]"
-    elif isinstance(setting.kind, types.GenericAlias | types.UnionType) or setting.kind is Any:
-        text = str(setting.kind).removeprefix("typing.")
-    else:
-        text = setting.kind.__name__
-    return f"{text} | None" if setting.optional else text
-
-
-def _quote(choice: object) -> str:
-    return f'"{choice}"'
-
-
-def stub_text() -> str:
-    """Return the text of the stub: one typed key for each setting, with its help."""
-    lines = []
-    for name, users in keywords().items():
-        type_texts = (PASSED_ON[name][0],) if name in PASSED_ON else (_type_text(setting) for _, setting in users)
-        kinds = dict.fromkeys(type_texts)
-        lines.append(f"    {name}: {' | '.join(kinds)}")
-        text = "; ".join(dict.fromkeys(" ".join(setting.help.split()) for _, setting in users if setting.help))
-        if text:
-            lines += textwrap.fill(f'"""{text}"""', 116, initial_indent="    ", subsequent_indent="    ").splitlines()
-    body = "\n".join(lines)
-    used_names = [word for word in ("Any", "Literal") if re.search(rf"\b{word}\b", body)]
-    head = [
-        '"""Keywords of ``gq.launch`` for editors; written by ``keywords.write_stub()``, compared by a test."""',
-        "",
-        *(["from pathlib import Path"] if re.search(r"\bPath\b", body) else []),
-        f"from typing import {', '.join([*used_names, 'TypedDict'])}",
-        "",
-        "from gnnqlab.partition.cut import Partitioner",
-        "",
-        "class LaunchKeywords(TypedDict, total=False):",
-    ]
-    return "\n".join([*head, body, ""])
-
-
-def write_stub() -> None:
-    """Write the present settings to the stub."""
-    STUB.write_text(stub_text(), encoding="utf-8")

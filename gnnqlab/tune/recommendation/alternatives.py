@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gnnqlab.tune.at_scale import at_scale
 from gnnqlab.tune.probe import Probe
+from gnnqlab.units import human_seconds
 
 __all__ = ["Alternative", "list_alternatives"]
 
@@ -25,9 +26,9 @@ class Alternative:
 
     def __str__(self) -> str:
         if self.workers == 1:
-            return f"one process: {1e3 * self.epoch_s:.3g} ms an epoch"
+            return f"one process: {human_seconds(self.epoch_s)} an epoch"
         hosts = "one host" if self.hosts == 1 else f"{self.hosts} hosts"
-        return f"Vanilla on {self.workers} workers, {hosts}: {1e3 * self.epoch_s:.3g} ms an epoch"
+        return f"Vanilla on {self.workers} workers, {hosts}: {human_seconds(self.epoch_s)} an epoch"
 
 
 def list_alternatives(probe: Probe) -> list[Alternative]:

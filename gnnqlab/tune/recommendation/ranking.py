@@ -24,6 +24,7 @@ from gnnqlab.tune.recommendation.accuracy_risk import REFERENCES, AccuracyRisk, 
 from gnnqlab.tune.recommendation.candidates import Candidate, approximations
 from gnnqlab.tune.recommendation.places import ProbedPlaces
 from gnnqlab.tune.timing import with_probed_parts
+from gnnqlab.units import human_bit_rate
 
 __all__ = [
     "OBJECTIVES",
@@ -167,7 +168,7 @@ class RateChange:
     """System from this rate on."""
 
     def __str__(self) -> str:
-        return f"from {_rate_text(self.bits_per_s)} on: {self.after} instead of {self.before}"
+        return f"from {human_bit_rate(self.bits_per_s)} on: {self.after} instead of {self.before}"
 
 
 def scan_links(places: ProbedPlaces, options: Sequence[Option], objective: str) -> list[RateChange]:
@@ -211,7 +212,3 @@ def scan_links(places: ProbedPlaces, options: Sequence[Option], objective: str) 
                 top = middle
         changes.append(RateChange(bits_per_s=1e6 * top, before=before, after=after))
     return changes
-
-
-def _rate_text(bits_per_s: float) -> str:
-    return f"{bits_per_s / 1e9:g} Gbit/s" if bits_per_s >= 1e9 else f"{bits_per_s / 1e6:g} Mbit/s"

@@ -11,6 +11,7 @@ from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.terminal import say_on_screen
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.probe import Probe, probe
@@ -53,7 +54,7 @@ def recommend(
     epochs: int = 30,
     known: Probe | None = None,
     out: Path | str | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = say_on_screen,
     **settings: Any,
 ) -> Recommendation:
     """Rank all systems and partitioners, with and without common optimizations, from one probe.
@@ -73,7 +74,7 @@ def recommend(
         epochs: of each confirming training, at least 6.
         known: existing probe of the same graph, model, workers and link, without other systems' parts.
         out: folder of confirming runs; by default they are deleted.
-        say: called with a line of text about each step.
+        say: called with a line of text about each step; by default prints it on a terminal and in a notebook.
         **settings: as for :func:`gnnqlab.configure`: ``layers``, ``hidden``, ``seed`` ...
 
     Returns:

@@ -12,7 +12,7 @@ def test_bars_are_those_of_the_worst_worker_at_its_peak():
     figure = memory_figure({"sar": pd.DataFrame(rows, columns=list(MEMORY_COLUMNS))})
     assert len(figure.data) == len(PURPOSES) and all(list(bar.y) == [2.0] for bar in figure.data)
     assert figure.layout.barmode == "stack" and "(MB)" in figure.layout.yaxis.title.text
-    assert "sar 12.00 MB" in figure.layout.meta["caption"]
+    assert "sar 12 MB" in figure.layout.meta["caption"]
 
 
 def test_memory_figure_without_counts_raises_value_error():

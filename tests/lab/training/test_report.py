@@ -210,7 +210,7 @@ def test_slowest_link_between_machines_is_among_the_facts(tmp_path: Path) -> Non
     write_json(tmp_path / FILE, dataclasses.asdict(MachineLinks([{}, {}, {}], links, ["machine 2 is slow"])))
     assert cards_of_run(run, 0.5) == [
         *before,
-        ("Slowest link", "500 Mbit/s", "between machines 0 and 2, 2.00 ms there and back, at the start"),
+        ("Slowest link", "500 Mbit/s", "between machines 0 and 2, 2 ms there and back, at the start"),
         ("Warning", "machines", "machine 2 is slow"),
     ]
 

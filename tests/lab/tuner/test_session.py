@@ -65,7 +65,7 @@ def test_session_sentence_shows_run_progress_and_a_second_run_is_refused(session
     assert run.config == session.model.config and session.under_way
     run.train(7)
     words = session.sentence
-    assert "epoch 7/20 · 00:06 left · validation 90.0 % · measured 500.0 ms per epoch, estimated" in words
+    assert "epoch 7/20 · 00:06 left · validation 90.0 % · measured 500 ms per epoch, estimated" in words
     with pytest.raises(RuntimeError, match="a tuner trains one run at a time, got run .* in progress; stop it"):
         session.train()
     session.stop()
