@@ -72,7 +72,8 @@ def cut_name(assigned: str) -> str:
         >>> cut_name("nodes")
         'an edge-cut (nodes are assigned to workers)'
     """
-    names = {"nodes": "an edge-cut", "edges": "a vertex-cut", "blocks": "a block partition"}
+    names = {"nodes": "an edge-cut", "edges": "a vertex-cut", "blocks": "a block partition",
+             "columns": "a column partition"}
     return f"{names.get(assigned, 'a cut')} ({assigned} are assigned to workers)"
 
 
@@ -81,7 +82,8 @@ class Partitioner(AxisPart, ABC):
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("cut",),)
     cuts: ClassVar[str] = "nodes"
-    """Objects that it assigns to workers: ``nodes`` (an edge-cut), ``edges`` (a vertex-cut) or ``blocks`` of rows.
+    """Objects that it assigns to workers: ``nodes`` (an edge-cut), ``edges`` (a vertex-cut), ``blocks`` of rows
+    or ``columns`` (of all rows).
     ``System`` compares them with those of the exchange."""
     repeatable: ClassVar[bool] = True
     """True if the same graph always gets an identical cut; otherwise the first cut is stored on disk and reused."""

@@ -23,6 +23,7 @@ from gnnqlab.axis_part import complete
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.block_shard import BlockShard
 from gnnqlab.partition.card import parts_card
+from gnnqlab.partition.column_shard import ColumnCut, ColumnShard
 from gnnqlab.partition.connections import measure_vertex_cut
 from gnnqlab.partition.contiguous import BlockCut
 from gnnqlab.partition.cut import Cut, NodeCut, Partitioner, on_hosts
@@ -48,13 +49,15 @@ LARGE = 10_000_000
 """Number of edges above which the memory estimate is printed before partitioning."""
 
 
-CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {"nodes": NodeCut, "edges": VertexCut, "blocks": BlockCut}
+CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {
+    "nodes": NodeCut, "edges": VertexCut, "blocks": BlockCut, "columns": ColumnCut,
+}  # fmt: skip
 """``Partitioner.cuts`` -> class of the cut, for loading a stored one."""
 _MEASURES: dict[str, Callable[..., Quality]] = {"edges": measure_vertex_cut}
 """``Cut.kind`` -> function that measures the cut without its shards; other kinds are measured from their shards."""
 
 
-SHARDS: dict[str, type[Shard]] = {kind.cuts: kind for kind in (Shard, ReplicaShard, BlockShard)}
+SHARDS: dict[str, type[Shard]] = {kind.cuts: kind for kind in (Shard, ReplicaShard, BlockShard, ColumnShard)}
 """``Partitioner.cuts`` -> class of a shard, for loading a stored one."""
 
 

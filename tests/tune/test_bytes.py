@@ -249,6 +249,7 @@ BLOCKS = {
     "sancus, fixed": sancus(rule="fixed", every=2),
     "sancus, age": sancus(rule="age", every=3, warm_up=1),
     "sancus-q": sancus_q(rule="fixed"),
+    "columns": make_system("feature-parallel", bits=4),
     "mixed widths": replace(cagnet(), codec=Stochastic(), bits=UniformRandom(bit_widths=(2, 8, 32))),
 }
 
