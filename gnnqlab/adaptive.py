@@ -74,6 +74,8 @@ class Adaptive(RenamedMembers):
     """True to receive the counts of this worker's training score in every training pass."""
     by_seconds: ClassVar[bool] = False
     """True if it decides by measured seconds, so that a simulation cannot repeat its decisions."""
+    needs_processes: ClassVar[bool] = False
+    """True if it communicates between processes, which the threads of a simulation are not."""
     reductions: Mapping[str, Sharing] = MappingProxyType({})  # read-only, because all subclasses share it
     """Requested reductions over all workers: name -> ``sum`` or ``max``."""
 

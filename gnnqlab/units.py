@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["human_bytes", "human_seconds"]
+__all__ = ["format_power", "human_bytes", "human_seconds"]
 
 
 def human_bytes(count: float) -> str:
@@ -24,11 +24,25 @@ def human_bytes(count: float) -> str:
 
 
 def human_seconds(seconds: float) -> str:
-    """Format seconds with three digits.
+    """Format seconds with three digits, from two minutes on as minutes, from two hours on as hours.
 
     Example:
-        >>> human_seconds(12.34), human_seconds(0.01234), human_seconds(0)
-        ('12.3 s', '12.3 ms', '0 s')
+        >>> human_seconds(12.34), human_seconds(0.01234), human_seconds(0), human_seconds(150), human_seconds(9000)
+        ('12.3 s', '12.3 ms', '0 s', '2.5 min', '2.5 h')
     """
-    scale, unit = (1, "s") if seconds >= 1 or seconds == 0 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")
-    return f"{scale * seconds:.3g} {unit}"
+    units = ((7200, 3600, "h"), (120, 60, "min"), (1, 1, "s"), (1e-3, 1e-3, "ms"), (0, 1e-6, "µs"))
+    length, unit = next(((length, unit) for least, length, unit in units if seconds >= least), (1, "s"))
+    return "0 s" if seconds == 0 else f"{seconds / length:.3g} {unit}"
+
+
+def format_power(number: float) -> str:
+    """Return a number with two digits, with a power of ten instead of ``e-``, at which a line could break.
+
+    Example:
+        >>> format_power(2.5e-05), format_power(0.034), format_power(120.0)
+        ('2.5·10⁻⁵', '0.034', '120')
+    """
+    if number == 0 or 1e-3 <= abs(number) < 1e4:
+        return f"{number:.2g}" if abs(number) < 100 else f"{number:.0f}"
+    digits, _, exponent = f"{number:.1e}".partition("e")  # 2.5e-05 -> "2.5", "-05"
+    return f"{digits}·10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"

@@ -269,7 +269,10 @@ def test_simulated_losses_of_two_workers_are_those_of_a_launched_run_to_the_bit(
     ("system", "words"), [("adaqp", "'bits' of the axis bits"), ("sylvie", "'descent.*' of the axis bits")]
 )
 def test_decisions_by_seconds_are_refused_with_the_way_out(system: str, words: str) -> None:
-    with pytest.raises(ValueError, match=f"by measured seconds, got {words}, which adapts during training; launch it"):
+    with pytest.raises(
+        ValueError,
+        match=f"by measured seconds, got {words}, which adapts during training; launch it",
+    ):
         gq.simulate("sbm:60,3,6", system, **SHAPE)
 
 

@@ -15,6 +15,7 @@ from gnnqlab.kernels import native
 from gnnqlab.launch import calibrate
 from gnnqlab.study import Cell, Contestant, RunResult
 from gnnqlab.study.study import FINISHED, MISSING
+from gnnqlab.study.tables import GROUP, best_cells, summarize
 
 GRAPH = "sbm:300,4,8"
 SECONDS = {"vanilla": 8.0, "fixed-bits": 2.0, "adaqp": 4.0}
@@ -164,6 +165,22 @@ def test_differences_are_of_the_same_seeds(tmp_path: Path) -> None:
         made.summary("sped")
 
 
+def test_the_best_of_each_graph_is_not_a_system_that_misses_the_baselines_score() -> None:
+    rows = [
+        (graph, system, metric, unit, value)
+        for graph in ("g", "h")
+        for system, score, seconds, bits in (("vanilla", 90.0, 3.0, 32.0), ("a", 89.8, 2.0, 8.0), ("b", 80.0, 1.0, 1.0))
+        for metric, unit, value in (("test_accuracy", "%", score), ("train_s", "s", seconds), ("bits", "bits", bits))
+    ]
+    frame = pd.DataFrame(rows, columns=["graph", "system", "metric", "unit", "value"])
+    frame = frame.assign(model="gcn", services="published", workers=2, link="", seed=0)
+    found = summarize(frame, [], {"system": "vanilla", "services": "published"})
+    (missing,) = set(map(tuple, found[(found["system"] == "b") & (found["graph"] == "g")][GROUP].values.tolist()))
+    assert best_cells(found, {missing}) == {
+        (0, "test_accuracy"), (1, "train_s"), (3, "test_accuracy"), (5, "train_s"),
+    }  # fmt: skip
+
+
 def test_tables_are_for_people_and_files_for_programs(tmp_path: Path) -> None:
     made = study(tmp_path / "study", Trainer()).run()
     table = made.table("score", "speed_up")
@@ -172,7 +189,10 @@ def test_tables_are_for_people_and_files_for_programs(tmp_path: Path) -> None:
         "fixed-bits", "80.50 ± 6.35 %", "+0.00 ± 0.00 points", "4.00 ± 0.00 ×",
     ]  # fmt: skip
     assert study(tmp_path / "study", Trainer(), seeds=[0]).table("score")["test_accuracy"][0] == "80.00 %"
-    assert r"fixed-bits & 80.50 $\pm$ 6.35 \%" in made.to_latex("score")
+    lines = made.to_latex("score", "speed_up").splitlines()
+    assert lines[2] == r"system & test accuracy & test accuracy $-$ vanilla & speed up \\"
+    assert r"fixed-bits & \textbf{80.50 $\pm$ 6.35 \%}" in lines[5] and r"\textbf{4.00 $\pm$ 0.00 $\times$}" in lines[5]
+    assert r"\textbf{80.50 $\pm$ 6.35 \%}" in lines[4] and lines[4].count("textbf") == 1
     kept = pd.read_csv(made.save(tmp_path / "table.csv"))
     assert kept.columns.tolist() == [
         "graph", "model", "system", "services", "workers", "link", "seed", "metric", "value", "unit", "status",

@@ -2,25 +2,19 @@
 
 Each worker sends ``num_rows`` rows, in equal parts, to all others. The rival is ``all_to_all_single`` of the same
 float32 rows, gathered by ``index_select``. Overlap: two exchanges over more computation than they take; the hidden
-share is the part of their time that both together do not take. Update: a changed neighbour list and an exchange in 8
-bits, compared with a new plan. A figure is the median over interleaved repeats, of the slowest worker. Workers run on
-emulated hosts with a link, and on the loopback for information.
+share is the part of their time that both together do not take. Sockets, copies and checksums of an exchange are work of
+the processor, whose share of its time is a row: that share cannot be hidden by workers that fill all processors.
+Update: a changed neighbour list and an exchange in 8 bits, compared with a new plan. A figure is the median over
+interleaved repeats, of the slowest worker. Workers run on emulated hosts with a link, and on the loopback for
+information.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import datetime
-import json
-import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.rows import row
@@ -38,7 +32,6 @@ HIDDEN_GOAL = 0.9
 """Least share of two exchanges that computation hides."""
 EDGES = 100_000
 """Edges of all workers, for updates."""
-_LIMIT_S = 600
 
 
 def halo(
@@ -83,6 +76,9 @@ def _rows(place: str, workers: int, seconds: dict[str, list[float]], goals: dict
     hidden = max(0.0, min(1.0, (alone + computing - both) / alone))
     goal = HIDDEN_GOAL if 32 in goals and place != "loopback" else None
     lines.append(row(case, "hidden share of two exchanges", hidden, "", "all of it", 1.0, hidden, goal))
+    worked = median(seconds["two, processor"])
+    metric = "processor time of two exchanges, of a worker"
+    lines.append(row(case, metric, worked, "s", "their time", alone, worked / alone))
     update, plan = median(seconds["update"]), median(seconds["new plan"])
     metric = f"update of {EDGES} edges, and an exchange"
     lines.append(row(case, metric, update, "s", "new plan", plan, plan / update))
@@ -91,53 +87,25 @@ def _rows(place: str, workers: int, seconds: dict[str, list[float]], goals: dict
 
 def _measured(workers: int, repeats: int, num_rows: int, hosts: EmulatedHosts | None) -> dict[str, list[float]]:
     """Run all workers, on the emulated hosts or in this network, and return the seconds of the slowest one."""
-    with tempfile.TemporaryDirectory(prefix="gnnqlab-halo-") as folder, contextlib.ExitStack() as exit_stack:
-        processes = []
-        for rank in range(workers):
-            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.kernels.halo", folder, str(rank)]
-            command += [str(workers), str(repeats), str(num_rows)]
-            process = subprocess.Popen(
-                hosts.command(rank, command) if hosts else command,
-                env=os.environ | {"GLOO_SOCKET_IFNAME": hosts.interface(rank) if hosts else "lo"},
-                stdout=sys.stderr,
-            )
-            # Callbacks run in reverse order: kill first, then wait.
-            exit_stack.callback(process.wait)
-            exit_stack.callback(process.kill)
-            processes.append(process)
-        deadline = time.monotonic() + _LIMIT_S
-        while any(process.poll() is None for process in processes):
-            if any(process.poll() for process in processes) or time.monotonic() > deadline:
-                break  # one failed worker would leave the others waiting
-            time.sleep(0.05)
-        codes = [process.poll() for process in processes]
-        if any(code != 0 for code in codes):
-            raise RuntimeError(
-                f"all workers must finish within {_LIMIT_S} s, got exit codes {codes}; see their errors above"
-            )
-        results: dict[str, list[float]] = json.loads(Path(folder, "results.json").read_text())
-        return results
+    from gnnqlab.halo import run_on_ranks
+
+    results: dict[str, list[float]] = run_on_ranks(slowest_seconds, workers, repeats, num_rows, hosts=hosts)[0]
+    return results
 
 
 # -- one worker ---------------------------------------------------------------------------------------------------
 
 
-def _work(folder: str, rank: int, workers: int, repeats: int, num_rows: int) -> None:
+def slowest_seconds(repeats: int, num_rows: int) -> dict[str, list[float]]:
+    """Measure on one rank; return the seconds of the slowest one, of every case and repeat."""
     import torch
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
-    store = dist.FileStore(str(Path(folder, "store")), workers)
-    limit = datetime.timedelta(seconds=60)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=workers, timeout=limit)
     with torch.no_grad():
-        seconds = _seconds(rank, workers, repeats, num_rows)
+        seconds = _seconds(dist.get_rank(), dist.get_world_size(), repeats, num_rows)
     slowest = torch.tensor([seconds[name] for name in seconds])  # (cases, repeats)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    if rank == 0:
-        Path(folder, "results.json").write_text(json.dumps(dict(zip(seconds, slowest.tolist(), strict=True))))
-    dist.barrier()
-    dist.destroy_process_group()
+    return dict(zip(seconds, slowest.tolist(), strict=True))
 
 
 def _seconds(rank: int, workers: int, repeats: int, num_rows: int) -> dict[str, list[float]]:
@@ -202,15 +170,15 @@ def _seconds(rank: int, workers: int, repeats: int, num_rows: int) -> dict[str, 
         "update": update,
         "new plan": new_plan,
     }
-    seconds: dict[str, list[float]] = {name: [] for name in cases}
+    seconds: dict[str, list[float]] = {name: [] for name in (*cases, "two, processor")}
     for epoch in range(repeats + 2):  # the first two connect, allocate, and measure the time to hide
         names = list(cases)
         # Another case first in each repeat, because a case may slow down the next one.
         for name in names[epoch % len(names) :] + names[: epoch % len(names)]:
             dist.barrier()
-            start = time.perf_counter()
+            start, start_processor = time.perf_counter(), time.process_time()
             cases[name](epoch)
-            took_s = time.perf_counter() - start
+            took_s, worked_s = time.perf_counter() - start, time.process_time() - start_processor
             if name == "two" and epoch == 1:
                 common = torch.tensor(took_s)
                 dist.all_reduce(common, dist.ReduceOp.MAX)
@@ -220,6 +188,8 @@ def _seconds(rank: int, workers: int, repeats: int, num_rows: int) -> dict[str, 
                     products += 1
             if epoch >= 2:
                 seconds[name].append(took_s)
+                if name == "two":
+                    seconds["two, processor"].append(worked_s)
     return seconds
 
 
@@ -236,11 +206,3 @@ def _neighbours(rank: int, workers: int) -> tuple[Any, list[Any]]:
         target = (source + torch.randint(-50, 51, (EDGES,), generator=generator)) % num_nodes
         lists.append(torch.stack([source, target])[:, owner[target] == rank])
     return owner, lists
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels.halo")
-    parser.add_argument("folder")
-    for name in ("rank", "workers", "repeats", "num_rows"):
-        parser.add_argument(name, type=int)
-    _work(**vars(parser.parse_args()))

@@ -141,7 +141,7 @@ def skipped_broadcasts(case: str, found: Mapping[str, Sequence[RunResult]]) -> l
 
 def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text, one row per line."""
-    from gnnqlab.lab.figures.frames import human_bytes
+    from gnnqlab.units import human_bytes
 
     cells_by_line: dict[tuple[str, str], dict[str, str]] = {}
     for entry in rows:

@@ -14,6 +14,9 @@ Then stateful codecs, over the last epochs of such a training: the error of rows
 copy, compared with whole rows in the same codes, and the error of the mean of all messages rounded to nearest with
 error feedback, compared with that without. Input features, which never change, are excluded: they can be sent once.
 
+Last the spectrum of messages: shares of leading directions, and the error of rows as coefficients in a former epoch's
+basis (:mod:`benchmarks.studies.spectrum`), with a goal for gradients at one bit.
+
 With ``--seeds`` whole trainings are compared instead (:mod:`benchmarks.studies.codec_trainings`): scores at one bit
 compared with Vanilla's, and bytes until its accuracy.
 """
@@ -28,6 +31,7 @@ from benchmarks.engine.graphs import find_graph
 from benchmarks.engine.progress import PartsProgress
 from benchmarks.engine.rows import row
 from benchmarks.studies.codec_trainings import codec_trainings
+from benchmarks.studies.spectrum import spectrum_rows
 from gnnqlab.bits.row import row_bytes
 from gnnqlab.message.codecs.codec import Codec
 
@@ -46,9 +50,9 @@ GOALS: dict[int, float | None] = {1: 10.0, 2: 10.0, 4: 4.0, 8: 1.0}
 """Goal: bit-width -> factor by which the best codec reduces the variance of gradient rows; 1 for forward rows."""
 LAST = 10
 """Number of last epochs over which stateful codecs are measured."""
-PARTS = ("messages", "means", "gradients", "late")
+PARTS = ("messages", "means", "gradients", "late", "spectrum")
 """Parts of the table: errors of every codec's messages; their means by direction for the best codec; gradients;
-stateful codecs."""
+stateful codecs; leading directions of rows."""
 BIASED = ("rotated once", "MXFP8 to the nearest")  # excluded from the best: their errors do not cancel over epochs
 BY_ROW = "least variance"
 
@@ -132,7 +136,9 @@ def _rows(
     weights = trained_weights(graph, shape, epochs)
     sent_rows = trained_rows(graph, shape, weights)  # rows of every direction and layer, the same for all codecs
     lines = _stateful_rows(f"{name}, {model}", graph, shape, epochs) if "late" in parts else []
-    for bits, goal in GOALS.items():
+    if "spectrum" in parts:
+        lines += spectrum_rows(f"{name}, {model}", graph, shape, epochs, _rivals_of_bases())
+    for bits, goal in GOALS.items() if {*parts} & {"messages", "means", "gradients"} else ():
         other_codecs = _codecs(bits)
         error_sums: dict[str, dict[str, float]] = {}
         for place, rows in sent_rows.items():
@@ -274,6 +280,15 @@ def _codecs(bits: int) -> dict[str, Codec]:
         "MXFP8": MXFP8(rounding="stochastic"),
         "MXFP8 to the nearest": MXFP8(),
     }
+
+
+def _rivals_of_bases() -> dict[str, Codec]:
+    """Return the codecs with at most the bytes of row min-max codes at one bit, biased ones among them."""
+    from gnnqlab.message.codecs.linear import Linear
+
+    all_codecs = {"min-max": _min_max_codec(), **_codecs(1), "linear to the nearest": Linear()}
+    limit = _row_bytes(all_codecs["min-max"], 1)
+    return {kind: codec for kind, codec in all_codecs.items() if _row_bytes(codec, 1) <= limit}
 
 
 def _row_bytes(codec: Codec, bits: int) -> int:

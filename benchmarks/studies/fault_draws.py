@@ -196,8 +196,15 @@ def _signalled(drawn: Draw, root: Path, references: _References) -> tuple[list[s
         _until(lambda: not any(processes.is_alive(*each) for each in tree), "the end of all processes", _LEFT_S)
     except TimeoutError:
         failures.append(f"processes are left after {_LEFT_S:g} s")
+    names = [path.name for path in run.folder.glob("checkpoints/*")]
+    if run.records.empty:  # the signal came in the first epoch: nothing to resume, as its cause says
+        is_clear = "before the end of its first epoch" in run.cause and not names
+        return [
+            *failures,
+            *([] if is_clear else [f"no epoch ended, the checkpoints are {names}: {run.cause}"]),
+        ], seconds
     epoch = int(run.records["epoch"].max())
-    if (names := [path.name for path in run.folder.glob("checkpoints/*")]) != [f"epoch-{epoch + 1:06d}.safetensors"]:
+    if names != [f"epoch-{epoch + 1:06d}.safetensors"]:
         return [*failures, f"the last epoch is {epoch}, the checkpoints are {names}: {run.cause}"], seconds
     if f"at epoch {epoch}; resume" not in run.cause:
         failures.append(f"the cause is {run.cause!r}, the last epoch {epoch}")

@@ -39,7 +39,7 @@ def halomodels(
     Raises:
         ValueError: if a model does not exist, or a number is below 1.
     """
-    from gnnqlab.course.halo_models.rank_processes import train_on_ranks
+    from gnnqlab.course.halo_models.model_training import train_on_ranks
     from gnnqlab.launch.emulated import available
 
     reason = available()

@@ -206,7 +206,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def format_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as formatted text, one row per line."""
-    from gnnqlab.lab.figures.frames import human_bytes
+    from gnnqlab.units import human_bytes
 
     def with_speed_up(seconds: float, times: float) -> str:
         return "not reached" if math.isnan(seconds) else f"{seconds:.2f} s, {times:.2f}x"

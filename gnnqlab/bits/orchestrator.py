@@ -23,7 +23,7 @@ from gnnqlab.former_names import accepts_former_names
 from gnnqlab.settings import Former, OneOf, Range, check
 from gnnqlab.worker_context import WorkerContext
 
-__all__ = ["HALVES", "QUARTERS", "Orchestrated", "OrchestratedWidths", "Orchestrator", "by_importance"]
+__all__ = ["HALVES", "QUARTERS", "Orchestrated", "OrchestratedWidths", "Orchestrator", "by_importance", "replay_base"]
 
 _WIDTHS = (1, 2, 4, 8)
 HALVES = (1 / 2, 3 / 4, 7 / 8)
@@ -98,22 +98,32 @@ class Orchestrated(Bits):
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.bit_widths[0]
 
+    @property
+    def descent_rule(self) -> Orchestrated:
+        return self
+
     def predict(self, context: PredictionContext) -> PredictedWidths:
-        """Predict the bit-widths for one base; by default for the smallest, with which training starts.
+        """Predict the bit-widths for one base; by default for that to which the traced losses have moved it.
+
+        If they are too few for a decision, it is the smallest one, with which training starts.
 
         Raises:
             ValueError: if the base is not among the bit-widths.
         """
-        base = self.bit_widths[0] if context.base is None else context.base
+        epoch, losses, base, reason = context.epoch or 0, context.losses, context.base, ""
+        if base is None and len(losses) <= self.delta + 2:  # the first decision follows epoch δ + 1
+            base, reason = self.bit_widths[0], ", where it starts; how the loss will move it is unknown"
+        elif base is None:
+            bases = replay_base(losses, self)
+            base = bases[-1] if context.epoch is None else bases[min(epoch, len(bases) - 1)]
+            reason = f", as decided about the losses of {len(losses)} traced epochs"
         if base not in self.bit_widths:
             raise ValueError(f"base must be one of the bit-widths {self.bit_widths}, got {base}")
-        epoch = context.epoch or 0
-        start = ", where it starts; how the loss will move it is unknown" if context.base is None else ""
         return PredictedWidths(
             widths=context.widths_of(_AtBase(self, base, context), epoch),
             epoch=epoch,
             base=base,
-            assumes=(f"a base bit-width of {base}{start}",),
+            assumes=(f"a base bit-width of {base}{reason}",),
         )
 
 
@@ -267,3 +277,26 @@ class Orchestrator(Adaptive):
 
     def steer(self, settings: Orchestrated, *, version: int) -> None:
         self.widths.steer(settings, version=version)
+
+
+def replay_base(losses: Sequence[float], settings: Orchestrated, *, epoch_s: float = 1.0) -> list[int]:
+    """Return the base of each epoch of a training with recorded losses, by the callbacks of a training.
+
+    Args:
+        losses: loss of each epoch; effects of rounding on it are ignored.
+        settings: rule and bit-widths.
+        epoch_s: seconds of every epoch; equal for all, so that the decisions depend on the losses only.
+
+    Example:
+        >>> levels_off = [0.9**epoch for epoch in range(60)]
+        >>> [replay_base(levels_off, Orchestrated(formula=each))[-1] for each in ("text", "printed")]
+        [8, 1]
+    """
+    no_nodes = torch.zeros(0, dtype=torch.int64)  # the base depends on losses only, not on nodes
+    widths, watch = OrchestratedWidths(settings, no_nodes, no_nodes), Watch(settings)
+    orchestrator, bases = Orchestrator(widths, watch), []
+    for epoch, loss in enumerate(losses):
+        bases.append(widths.base)
+        watch.after_epoch(epoch, loss, {"epoch_s": epoch_s})
+        orchestrator.after_epoch(epoch, loss, {})
+    return bases

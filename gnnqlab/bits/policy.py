@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from gnnqlab.former_names import accepts_former_names
 from gnnqlab.kernels.noise import stream, uniform16
 from gnnqlab.settings import Former, OneOf, Range, check
 from gnnqlab.worker_context import WorkerContext
+
+if TYPE_CHECKING:
+    from gnnqlab.bits.assigner.descent import Comparing
 
 __all__ = [
     "USUAL", "WIDTHS", "BitPolicy", "Bits", "Fixed", "Period", "Rows", "Steered", "UniformRandom", "Widths", "in_force",
@@ -130,6 +133,11 @@ class Bits(AxisPart, BitPolicy):
     def times_links(self) -> bool:
         """True if links are timed with messages of ``start`` bits; the memory forecast reads it."""
         return False
+
+    @property
+    def descent_rule(self) -> Comparing | None:
+        """Rule that compares descent rates, which adaptive schedules share; ``None`` if there is none."""
+        return None
 
     @property
     def start(self) -> int:

@@ -31,7 +31,11 @@ class PredictionContext(Protocol):
 
     @property
     def base(self) -> int | None:
-        """Base bit-width to assume; ``None``: the one that training starts with."""
+        """Base bit-width to assume; ``None``: that to which the traced losses have moved it."""
+
+    @property
+    def losses(self) -> Sequence[float]:
+        """Loss of each traced epoch, from the first one on; empty if none was traced."""
 
     def widths_of(self, policy: Any, epoch: int) -> Widths:
         """Return the bit-widths from ``policy.widths`` for every message of an epoch."""

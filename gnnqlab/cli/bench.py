@@ -69,9 +69,9 @@ class Bench:
     parts: str | None = None
     """memory: parts of the table, separated by commas: SAR's peaks and seconds compared with Vanilla's, predicted
     memory, live matrices, activations saved by layers; default: peaks,seconds,foreseen,live,kept. codecs without
-    --seeds: errors of messages, their means by direction, gradients, messages that depend on earlier ones; default:
-    messages,means,gradients,late. tasks: names of tasks; default all. faults: times of reports, random signals, deaths
-    of workers, cost of supervision; default: times,signals,kills,cost."""
+    --seeds: errors of messages, their means by direction, gradients, messages that depend on earlier ones, leading
+    directions of rows; default: messages,means,gradients,late,spectrum. tasks: names of tasks; default all. faults:
+    times of reports, random signals, deaths of workers, cost of supervision; default: times,signals,kills,cost."""
     draws: int | None = None
     """faults: number of random signals, and of random deaths of workers; default 100. Those that succeeded at this
     commit are not repeated."""

@@ -112,7 +112,10 @@ def _run(arguments: Sequence[str] | None) -> None:
         raise SystemExit(end.code) from None
     except BrokenPipeError:
         raise
-    except (RuntimeError, OSError) as error:
+    except OSError as error:
+        text = f"{error.filename!r} cannot be used: {error.strerror}" if error.filename else str(error)
+        raise SystemExit(_complain(text, 1, as_json)) from None
+    except RuntimeError as error:
         raise SystemExit(_complain(error, 1, as_json)) from None
     if command.json:
         print(json.dumps(result))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.cli.console import plain_table
 from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.loop.scores import get_test_score
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from gnnqlab.run.run import Run
@@ -83,7 +84,7 @@ class Runs(_List):
     """Delete the runs that ended at least this number of days ago."""
     prune_cache: bool = False
     """Delete recomputable files from $GNNQLAB_CACHE, else ~/.cache/gnnqlab: shards, timings, and graphs from memory
-    that no run of the folder uses."""
+    that no run of the folder uses; and runs that the run browser moved aside."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.run import disk_usage
@@ -98,21 +99,14 @@ class Runs(_List):
         if self.older_than is not None:
             # By id, so that a run that matches both options is deleted once.
             runs_by_id |= {run.id: run for run in disk_usage.find_ended_before(self.older_than, self.out)}
-        rows = [{"deleted": name, "size": in_words(disk_usage.delete_run(run))} for name, run in runs_by_id.items()]
+        rows = [{"deleted": name, "size": human_bytes(disk_usage.delete_run(run))} for name, run in runs_by_id.items()]
         if self.prune_cache:
             pruned_bytes = disk_usage.prune_cache(self.out)
-            rows += [{"deleted": f"{kind} of the cache", "size": in_words(size)} for kind, size in pruned_bytes.items()]
+            rows += [
+                {"deleted": kind if kind == "deleted runs" else f"{kind} of the cache", "size": human_bytes(size)}
+                for kind, size in pruned_bytes.items()
+            ]
         return self._show(rows, "deleted")
-
-
-def in_words(size: int) -> str:
-    """Return a number of bytes with a unit.
-
-    Example:
-        >>> in_words(1_234_567), in_words(800)
-        ('1.2 MB', '0.8 kB')
-    """
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
 
 
 def _row(run: Run) -> dict[str, Any]:
@@ -129,7 +123,7 @@ def _row(run: Run) -> dict[str, Any]:
 
     try:
         # Filled step by step, so that an error leaves the facts read before it.
-        row |= {"size": in_words(disk_bytes(run.folder))}
+        row |= {"size": human_bytes(disk_bytes(run.folder))}
         settings = read_config(run.folder)  # plain JSON: imports nothing of the user
         row |= {"status": run.status, "system": settings["system"]["name"], "graph": Path(settings["graph"]).name}
         row |= {"workers": settings["workers"], **({"cause": run.cause} if run.cause else {})}

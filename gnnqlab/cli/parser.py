@@ -22,6 +22,8 @@ _HELP_ALL, _FURTHER = "--help-all", "further options"
 _USUAL = {
     "graph", "model", "system", "systems", "workers", "epochs", "hidden", "link", "hosts", "seed", "seeds", "resume",
     "out", "json",
+    # Of one command, which is called for them.
+    "rank-by", "only", "estimate", "confirm", "trial-epochs", "target", "most-variance", "most-slower", "most-stale",
 }  # fmt: skip
 """Options that plain ``--help`` explains; it names the others."""
 

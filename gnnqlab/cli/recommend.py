@@ -17,7 +17,7 @@ class Recommend(Options):
     """Rank all systems, partitioners and common optimizations from one probe; show the best ones and the reason."""
 
     rank_by: str = "time"
-    """time: seconds until Vanilla's accuracy; bytes: sent until then; memory: of the worker that needs the most."""
+    """By time (until Vanilla's accuracy), bytes (sent until then) or memory (of the worker that needs the most)."""
     only: str | None = None
     """Systems to rank, separated by commas; default: all. Vanilla is always included."""
     estimate: bool = False

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.former_names import former_functions
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import OKABE_ITO
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -11,11 +11,11 @@ from gnnqlab.former_names import former_functions
 from gnnqlab.lab.figures.bundle import FigureData, table_html
 from gnnqlab.lab.figures.byte_axis import log_byte_ticks
 from gnnqlab.lab.figures.charts import lines, panels, scatter
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.lab.figures.theme import finish
 from gnnqlab.lab.training.memory_view import memory_figure
 from gnnqlab.systems.registry import SYSTEMS
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,6 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
+from gnnqlab.cards import card
 from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.pictures import card_picture, data_address
@@ -60,12 +61,7 @@ def one_line(graph: GraphArrays) -> str:
 def html_table(graph: GraphArrays) -> str:
     """Format a card with the main facts and a picture; errors are shown in the card, since display must not fail."""
     try:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(key)}</th>"
-            f"<td style='text-align:right'>{html.escape(value)}</td></tr>"
-            for key, value in _card(graph).items()
-        )
-        table = f"<table><caption>Graph <b>{html.escape(graph.name)}</b></caption>{cells}</table>"
+        table = card(f"Graph {graph.name}", _facts(graph), align="right")
         picture, words, width = card_picture(graph)
         image = f'<img src="{data_address(picture)}" alt="{words}" width="{width}" style="image-rendering:pixelated">'
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in graph.notes)
@@ -74,7 +70,7 @@ def html_table(graph: GraphArrays) -> str:
         return f"<pre>Graph (cannot be described: {html.escape(f'{type(error).__name__}: {error}')})</pre>"
 
 
-def _card(graph: GraphArrays) -> dict[str, str]:
+def _facts(graph: GraphArrays) -> dict[str, str]:
     """Return the facts shown on the card, a subset of ``describe()``."""
     facts = describe(graph)
     sets = " / ".join(f"{facts[name]:,}" for name in ("train", "val", "test"))

@@ -6,9 +6,10 @@ from gnnqlab.halo.halo_plan import HaloPlan
 from gnnqlab.halo.halo_rows import all_gather_rows, exchange_rows, reduce_rows
 from gnnqlab.halo.local_edges import LocalEdges
 from gnnqlab.halo.pending_exchange import PendingExchange, start_exchange
+from gnnqlab.halo.rank_processes import run_on_ranks
 
 __all__ = [
     "CodecChoice", "HaloPlan", "LocalEdges", "PendingExchange", "all_gather_rows", "choose_codec", "exchange_rows",
     "from_gp_context", "from_halo_info", "owner_of_dgl", "owner_of_pyg", "owner_of_sizes", "reduce_rows",
-    "start_exchange",
+    "run_on_ranks", "start_exchange",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.bits.row import EXACT
+from gnnqlab.halo.row_transfers import check_stateless
 from gnnqlab.kernels.codec.rows import raise_refused
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.codecs.codec import Codec, Float32, Noise, Stochastic
@@ -85,7 +86,8 @@ def choose_codec(
         seed: seed of the rounding noise.
 
     Raises:
-        ValueError: if the samples have no rows, are not ``(n, D)`` and finite, or the limit is negative.
+        ValueError: if the samples have no rows, are not ``(n, D)`` and finite, the limit is negative, or a codec needs
+            the state of a training.
 
     Example:
         >>> rows = torch.randn(100, 32, generator=torch.Generator().manual_seed(0))
@@ -105,6 +107,8 @@ def choose_codec(
     tensors = [rows.detach().float().contiguous() for rows in tensors if rows.numel()]
     if not tensors:
         raise ValueError("samples must have at least one row, got none; pass rows as a model sends them")
+    for codec in codecs:
+        check_stateless(codec)
     candidates = [(codec, bits) for codec in codecs for bits in codec.widths if bits != EXACT] + [(Float32(), EXACT)]
     table = sorted((_measure(codec, bits, tensors, seed) for codec, bits in candidates), key=_cost)
     chosen = next(row for row in table if row.relative_error <= max_relative_error)

@@ -165,7 +165,8 @@ class HaloPlan:
             check_order = self.workers > 1 and dist.get_debug_level() == dist.DebugLevel.DETAIL
         self._group, self._checks_order = group, check_order
         self._over_nccl = self.workers > 1 and dist.get_backend(group) == "nccl"
-        sender = make_transport(transport, self.rank, self.workers, group, timeout)
+        # No one reads the times of messages, so no thread measures them: it would be one more to wake up.
+        sender = make_transport(transport, self.rank, self.workers, group, timeout, times_messages=False)
         self._channels = PlanChannels(sender, rank=self.rank, workers=self.workers, seed=seed)
         self._settings: dict[str, Any] = {"transport": transport, "timeout_s": timeout_s, "check_order": check_order}
         self.seed = seed

@@ -58,11 +58,12 @@ def exchange_rows(
 
     Raises:
         TypeError: if bits, epoch or layer are not whole numbers.
-        ValueError: if x does not fit the plan, a codec does not support the bits, epoch or layer are out of range, or
-            a tuple is not a pair.
+        ValueError: if x does not fit the plan, a codec does not support the bits or needs the state of a training,
+            epoch or layer are out of range, or a tuple is not a pair.
         NonFiniteMessage: if a row to send holds NaN or Inf (``NonFiniteRow`` on a GPU).
         UnexpectedMessage: if a received message is not the expected one.
-        RuntimeError: if a message is not received, with its sender.
+        RuntimeError: if a message is not received, with its sender; in the capture of a CUDA graph, whose replay would
+            skip messages and repeat the noise.
 
     Example:
         >>> plan = HaloPlan([torch.empty(0, dtype=torch.int64)], [0])  # one process has no peers

@@ -22,7 +22,7 @@ from gnnqlab.message.codecs.codec import Codec, Stochastic
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.exchange_key import ExchangeKey
 
-__all__ = ["STOCHASTIC", "Call", "PostedRows", "call_of"]
+__all__ = ["STOCHASTIC", "Call", "PostedRows", "call_of", "check_stateless"]
 
 STOCHASTIC = Stochastic()
 """Default codec."""
@@ -56,6 +56,7 @@ class Call(NamedTuple):
         """
         plan = PLANS[self.plan]
         codec = of_direction(plan.codecs[self.codecs], direction)
+        check_stateless(codec)
         bits = self.forward_bits if direction == "forward" else self.backward_bits
         if bits not in {*codec.widths, EXACT}:
             raise ValueError(
@@ -122,6 +123,35 @@ def _whole_number(name: str, value: Any) -> int:
         raise TypeError(f"{name} must be a whole number, got {value!r}") from None
 
 
+def check_stateless(codec: Codec) -> None:
+    """Check that a codec encodes rows without the state of a training.
+
+    Raises:
+        ValueError: if it has state.
+    """
+    if codec.at_work() is not codec:
+        raise ValueError(
+            f"a codec of an exchange must have no state, got {type(codec).__name__}, which follows the rows of a "
+            "training of gnnqlab; choose codec LeastVariance()"
+        )
+
+
+def check_not_captured(device: torch.device) -> None:
+    """Check that the operations of a device are not being captured in a CUDA graph.
+
+    Raises:
+        RuntimeError: if they are.
+
+    Example:
+        >>> check_not_captured(torch.device("cpu"))
+    """
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "an exchange must not be captured in a CUDA graph, got a stream that captures: a replay would skip its "
+            "messages and repeat its noise; capture the layers between two exchanges"
+        )
+
+
 class PostedRows:
     """Messages of one exchange in flight.
 
@@ -133,9 +163,11 @@ class PostedRows:
 
     Raises:
         NonFiniteMessage: if a row to send holds NaN or Inf.
+        RuntimeError: in the capture of a CUDA graph.
     """
 
     def __init__(self, call: Call, direction: str, x: Tensor, num_rows: int) -> None:
+        check_not_captured(x.device)
         self._plan, self._channel = PLANS[call.plan], call.channel(direction, x.device)
         self._epoch = call.epoch
         shape = num_rows, x.shape[1]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gnnqlab.train.processors import group_folders
+from gnnqlab.units import human_bytes
 
 __all__ = ["MemoryKills"]
 
@@ -50,8 +51,8 @@ class MemoryKills:
         ]
         if limits:  # the innermost group has the smallest limit
             limit, used = min(limits, key=lambda pair: pair[0])
-            return f"out of memory: limit {limit / 1e6:.0f} MB" + (
-                "" if used is None else f", used {used / 1e6:.0f} MB"
+            return f"out of memory: limit {human_bytes(limit)}" + (
+                "" if used is None else f", used {human_bytes(used)}"
             )
         return "out of memory: that of the machine" if _count(self._machine) > self._machine_kills else ""
 

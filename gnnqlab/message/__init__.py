@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gnnqlab.message.codecs.fp8 import FP8, MXFP8
     from gnnqlab.message.codecs.least_variance import LeastVariance
     from gnnqlab.message.codecs.linear import Linear
+    from gnnqlab.message.codecs.low_rank import LowRank
     from gnnqlab.message.codecs.rotated import Rotated
     from gnnqlab.message.codecs.spikes import Spikes
     from gnnqlab.message.samplers import AllRows, BoundarySampling, Sampler
@@ -35,6 +36,7 @@ __all__ = [
     "Float32",
     "LeastVariance",
     "Linear",
+    "LowRank",
     "NoCache",
     "Rotated",
     "Sampler",
@@ -55,6 +57,7 @@ __getattr__ = on_demand(__name__, {
     "gnnqlab.message.codecs.fp8": ("FP8", "MXFP8",),
     "gnnqlab.message.codecs.least_variance": ("LeastVariance",),
     "gnnqlab.message.codecs.linear": ("Linear",),
+    "gnnqlab.message.codecs.low_rank": ("LowRank",),
     "gnnqlab.message.codecs.rotated": ("Rotated",),
     "gnnqlab.message.codecs.spikes": ("Spikes",),
     "gnnqlab.message.samplers": ("AllRows", "BoundarySampling", "Sampler",),

@@ -8,7 +8,8 @@ the interface of :class:`~gnnqlab.partition.shard.Shard` (``plan``, ``rows_by_ki
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -18,12 +19,13 @@ import torch
 from torch import Tensor
 
 from gnnqlab.axis_part import AxisPart, complete
+from gnnqlab.partition.cut_edges import CutEdges
 from gnnqlab.partition.shard import Shard, build_shard
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["Cut", "NodeCut", "Partitioner", "check_workers", "on_hosts", "cut_name"]
+__all__ = ["Cut", "NodeCut", "Partitioner", "check_host_count", "check_workers", "on_hosts", "cut_name"]
 
 Part = TypeVar("Part", bound=AxisPart)
 
@@ -44,6 +46,10 @@ class Cut(ABC):
     @abstractmethod
     def shard(self, graph: Graph, rank: int) -> Shard:
         """Build one worker's shard of the graph from which this cut was made."""
+
+    def build_shards(self, graph: Graph) -> Iterator[Shard]:
+        """Build the shards of all workers, one at a time."""
+        return (self.shard(graph, rank) for rank in range(self.workers))
 
     def save(self, path: Path) -> None:
         """Write the fields of the cut (tensors, numbers and strings) to an ``.npz`` file without pickles."""
@@ -110,6 +116,10 @@ class Partitioner(AxisPart, ABC):
     def cut(self, graph: Graph, workers: int) -> Cut:
         """Assign the graph's nodes or edges to workers."""
 
+    def quick_cut(self, graph: Graph, workers: int) -> Cut:
+        """Make a similar cut in less time, for estimates; by default the cut itself."""
+        return self.cut(graph, workers)
+
 
 def check_workers(graph: Graph, workers: int) -> None:
     """Check that a graph can be partitioned among this number of workers.
@@ -120,6 +130,20 @@ def check_workers(graph: Graph, workers: int) -> None:
     # An empty graph is cut for one worker.
     if not 1 <= workers <= max(graph.num_nodes, 1):
         raise ValueError(f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}")
+
+
+def check_host_count(workers: int, hosts: int) -> None:
+    """Check that hosts have equal numbers of workers: rank r is on host ``r // (workers / hosts)``.
+
+    Raises:
+        ValueError: if there are no workers or no hosts, or the number of workers is not a multiple of the hosts.
+    """
+    if workers < 1 or hosts < 1 or workers % hosts:
+        multiple = max(hosts, 1) * max(1, -(-workers // max(hosts, 1)))
+        raise ValueError(
+            f"workers must be a multiple of the hosts, got {workers} worker(s) on {hosts} hosts; choose {multiple} "
+            "workers, or another number of hosts"
+        )
 
 
 def on_hosts(part: Part, hosts: int) -> Part:
@@ -171,3 +195,14 @@ class NodeCut(Cut):
             ValueError: if the cut is of another graph.
         """
         return build_shard(graph, self.owner, rank, self.workers)
+
+    def build_shards(self, graph: Graph) -> Iterator[Shard]:
+        """Build the shards of all workers, one at a time; the cut edges are found once."""
+        if type(self).shard is not NodeCut.shard:  # a subclass builds other shards
+            yield from super().build_shards(graph)
+            return
+        found = CutEdges.from_owner(graph, self.owner)
+        # Each shard has its part of the seconds, as if each worker had built its own.
+        cut_edges = replace(found, extract_s=found.extract_s / self.workers)
+        for rank in range(self.workers):
+            yield build_shard(graph, self.owner, rank, self.workers, cut_edges=cut_edges)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["METIS", "Random", "fill_empty_parts"]
 
+_QUICK_DEGREE = 8
+"""Largest number of in-edges of a node for a quick cut."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class METIS(Partitioner):
@@ -59,12 +62,29 @@ class METIS(Partitioner):
         # One part needs no library.
         if workers == 1:
             return NodeCut(owner=torch.zeros(graph.num_nodes, dtype=torch.int64), workers=1)
+        return self._cut(graph, workers, max_degree=None)
+
+    def quick_cut(self, graph: Graph, workers: int) -> NodeCut:
+        """Assign every node by at most eight in-edges of each one, evenly spaced, in less time.
+
+        On rmat:16,100 and sbm:100000,8,50, for 4 workers, it takes 0.48 and 0.62 of METIS's processor time, sends 0.04
+        and 0.12 % more rows, and cuts 1 and 4 % more edges (``gnnqlab bench partitioners``).
+        """
+        check_workers(graph, workers)
+        return self.cut(graph, workers) if workers == 1 else self._cut(graph, workers, max_degree=_QUICK_DEGREE)
+
+    def _cut(self, graph: Graph, workers: int, *, max_degree: int | None) -> NodeCut:
         source, destination = graph.indices, torch.repeat_interleave(graph.in_degrees).to(torch.int32)  # (E,) int32
         # METIS does not allow self loops; with some, its cuts are worse and differ from call to call.
-        no_loop = source != destination
-        name, run_metis = metis_library(2 * int(no_loop.sum()))
-        edges = MetisEdges(source[no_loop], destination[no_loop], graph.num_nodes)
-        del source, destination, no_loop  # METIS needs many times the memory of the graph, so free these first
+        taken = source != destination
+        if max_degree is not None:
+            degrees = graph.in_degrees[destination]  # (E,)
+            place = torch.arange(source.numel()) - graph.indptr[destination]  # (E,), of an edge in its row
+            # Of a longer row the edges at which the line from 0 to max_degree passes a whole number.
+            taken &= (degrees <= max_degree) | (place * max_degree % degrees < max_degree)
+        name, run_metis = metis_library(2 * int(taken.sum()))
+        edges = MetisEdges(source[taken], destination[taken], graph.num_nodes)
+        del source, destination, taken  # METIS needs many times the memory of the graph, so free these first
         owner = fill_empty_parts(run_metis(edges, workers, self.objective, self.balance_edges), workers)
         return NodeCut(owner=owner, workers=workers, library=name)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from gnnqlab.partition.cut import check_host_count
 from gnnqlab.partition.plan import Plan, Route
 
 if TYPE_CHECKING:
@@ -90,8 +91,7 @@ def hierarchical_legs(shard: ReplicaShard, hosts: int, device: torch.device | st
         ValueError: if the number of workers is not a multiple of the hosts.
     """
     workers, rank = shard.workers, shard.rank
-    if hosts < 1 or workers % hosts:
-        raise ValueError(f"workers must be a multiple of the hosts, got {workers} worker(s) on {hosts} hosts")
+    check_host_count(workers, hosts)
     per_host = workers // hosts
     own_host, all_hosts = rank // per_host, torch.arange(workers) // per_host  # all_hosts (P,)
     # Sort rows by node id, so that both ends of a route use the same order.

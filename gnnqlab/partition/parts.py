@@ -47,6 +47,8 @@ _QUICK_EDGES = 2_000_000
 """Largest number of edges for which a card cuts the shards: less than about a second."""
 LARGE = 10_000_000
 """Number of edges above which the memory estimate is printed before partitioning."""
+QUICK_CUT_EDGES = 2_000_000
+"""Number of edges above which an estimate makes a quick cut."""
 
 
 CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {
@@ -84,7 +86,7 @@ class Parts:
 
     @cached_property
     def shards(self) -> list[Shard]:
-        return [self.cut.shard(self.graph, rank) for rank in range(self.workers)]
+        return list(self.cut.build_shards(self.graph))
 
     @cached_property
     def quality(self) -> Quality:
@@ -165,10 +167,17 @@ def partition(
     return Parts(graph=loaded_graph, cut=cut, per_host=per_host)
 
 
-def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:
+def cut_graph(graph: Graph, partitioner: Partitioner, workers: int, *, quick: bool = False) -> Cut:
     """Return a partitioner's cut; for a partitioner that is not repeatable, the first cut, which is stored on disk.
 
     So a run trains on the same partition that a notebook has shown before.
+
+    Args:
+        graph: the whole graph.
+        partitioner: makes the cut.
+        workers: number of parts.
+        quick: True to make a similar cut of a graph with more than ``QUICK_CUT_EDGES`` edges, which is not stored,
+            unless a cut is stored.
     """
     complete(partitioner, Partitioner)
     if partitioner.repeatable:
@@ -177,6 +186,8 @@ def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:
         return cut
     folder = shard_folder(graph.content_hash, partitioner, workers)
     if not (folder / _CUT).exists():
+        if quick and graph.num_edges > QUICK_CUT_EDGES:
+            return partitioner.quick_cut(graph, workers)
         _keep(partitioner.cut(graph, workers), folder)
     # Of concurrent writers the first wins, so the stored cut is read back, even by a process that has just made one.
     return CUTS[partitioner.cuts].load(folder / _CUT)
@@ -293,7 +304,7 @@ def store_shards(
         if cut.library is not None:
             _keep(cut, folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for rank in range(workers):
-            cut.shard(graph, rank).save(shard_path(folder, rank))
+        for rank, shard in enumerate(cut.build_shards(graph)):
+            shard.save(shard_path(folder, rank))
             progress(rank)
     return folder

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +23,7 @@ from gnnqlab.atomic import replacing
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.partition.coefficients import aggregation_coefficients
-from gnnqlab.partition.importance import importance
+from gnnqlab.partition.cut_edges import CutEdges, distinct
 from gnnqlab.partition.plan import Plan, Route
 
 if TYPE_CHECKING:
@@ -249,7 +248,7 @@ class Shard:
         return cls(**values)
 
 
-def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
+def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int, *, cut_edges: CutEdges | None = None) -> Shard:
     """Cut one worker's :class:`Shard` out of a graph.
 
     Args:
@@ -257,29 +256,26 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         owner: owner of every node, int64 ``(N_global,)``.
         rank: rank of the shard's worker.
         workers: P.
+        cut_edges: cut edges of ``owner``; by default they are found, which takes as long as the shard itself.
 
     Raises:
         ValueError: if ``owner`` does not fit the graph or holds a worker outside ``[0, P)``.
     """
     _check_owner(graph, owner, workers)
+    cut = CutEdges.from_owner(graph, owner) if cut_edges is None else cut_edges
     is_owned = owner == rank  # (N_global,)
     degrees = graph.in_degrees
-    destination_owner = torch.repeat_interleave(owner, degrees)  # (E_global,)
-    source = graph.indices.long()
-    source_owner = owner[source]
-
-    is_local = destination_owner == rank  # (E_global,)
-    is_remote = is_local & (source_owner != rank)  # in-edges with a halo source
-    destination = torch.repeat_interleave(torch.arange(graph.num_nodes), degrees)
+    receivers = owner[cut.destination]  # (C,) workers
+    is_remote = receivers == rank  # in-edges with a halo source
 
     # A node is marginal if one of its in-edges has a halo source.
     is_marginal = torch.zeros(graph.num_nodes, dtype=torch.bool)
-    is_marginal[destination[is_remote]] = True
+    is_marginal[cut.destination[is_remote]] = True
     central_ids = (is_owned & ~is_marginal).nonzero().flatten()
     marginal_ids = (is_owned & is_marginal).nonzero().flatten()
     owned_ids = torch.cat([central_ids, marginal_ids])
 
-    halo = _distinct(source[is_remote], graph.num_nodes)  # ascending
+    halo = distinct(cut.source[is_remote], graph.num_nodes)  # ascending
     halo = halo[torch.argsort(owner[halo], stable=True)]  # by owner; stable, so ascending within one
     halo_splits = owner[halo].bincount(minlength=workers)
 
@@ -288,9 +284,9 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     local_ids[halo] = torch.arange(owned_ids.numel(), owned_ids.numel() + halo.numel(), dtype=torch.int32)
 
     # Each (receiver, node) pair once, in the receiver's halo order, so that messages carry no ids.
-    is_leaving = (source_owner == rank) & (destination_owner != rank)
-    leaving, receivers = source[is_leaving], destination_owner[is_leaving]
-    sent_ids = [_distinct(leaving[receivers == receiver], graph.num_nodes) for receiver in range(workers)]
+    is_leaving = owner[cut.source] == rank
+    leaving, receivers = cut.source[is_leaving], receivers[is_leaving]
+    sent_ids = [distinct(leaving[receivers == receiver], graph.num_nodes) for receiver in range(workers)]
 
     row_degrees = degrees[owned_ids]
     indptr = torch.zeros(owned_ids.numel() + 1, dtype=torch.int64)
@@ -300,12 +296,6 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     edge += torch.arange(edge.numel())
 
     nodes = torch.cat([owned_ids, halo])
-    start_s = time.perf_counter()
-    pool = _distinct(source[source_owner != destination_owner], graph.num_nodes)  # boundary nodes of all workers
-    importances = torch.zeros(graph.num_nodes)
-    importances[pool] = importance(degrees[pool])  # ranks among all boundary nodes of the graph
-    importances = importances[nodes]
-    extract_s = time.perf_counter() - start_s
     return Shard(
         **graph_fields(graph, rows=owned_ids, nodes=nodes, edges=edge),
         rank=rank,
@@ -317,18 +307,11 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         boundary=local_ids[torch.cat(sent_ids)].long(),
         boundary_splits=torch.tensor([ids.numel() for ids in sent_ids]),
         indptr=indptr,
-        indices=local_ids[source[edge]],  # (E,) int32 local columns
+        indices=local_ids[graph.indices[edge]],  # (E,) int32 local columns
         edge_features=None if graph.edge_features is None else graph.edge_features[edge],
-        importance=importances,
-        extract_s=extract_s,
+        importance=cut.importance[nodes],
+        extract_s=cut.extract_s,
     )
-
-
-def _distinct(ids: Tensor, num_nodes: int) -> Tensor:
-    """Return the distinct ids in ascending order, faster than by sorting."""
-    is_present = torch.zeros(num_nodes, dtype=torch.bool)
-    is_present[ids] = True
-    return is_present.nonzero().flatten()
 
 
 def _check_owner(graph: Graph, owner: Tensor, workers: int) -> None:

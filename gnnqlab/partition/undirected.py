@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnnqlab.kernels.sparse.vertex_cut import Ends, choose_masters, empty_copies
-from gnnqlab.partition.cut import check_workers
+from gnnqlab.partition.cut import check_host_count, check_workers
 from gnnqlab.partition.vertex_cut import VertexCut
 
 if TYPE_CHECKING:
@@ -99,5 +99,4 @@ def check_hosts(graph: Graph, workers: int, hosts: int = 1) -> None:
         ValueError: if there are no workers, more workers than nodes, or workers are not a multiple of the hosts.
     """
     check_workers(graph, workers)
-    if hosts < 1 or workers % hosts:
-        raise ValueError(f"workers must be a multiple of the hosts, got {workers} worker(s) on {hosts} host(s)")
+    check_host_count(workers, hosts)

@@ -9,14 +9,17 @@ import time
 from pathlib import Path
 
 from gnnqlab.partition.parts import cache_folder
+from gnnqlab.run.folder import default_root
 from gnnqlab.run.run import LIVE, Run, runs
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 
-__all__ = ["disk_bytes", "delete_run", "find_ended_before", "prune_cache"]
+__all__ = ["disk_bytes", "delete_run", "find_ended_before", "prune_cache", "restore_run", "set_aside"]
 
 _DAY_S = 24 * 3600.0
 _LOCK = ".lock"
+_ASIDE = ".deleted"
+"""Folder of runs that were moved aside, in the folder of runs, in whose list they do not appear."""
 
 
 def disk_bytes(path: Path) -> int:
@@ -52,8 +55,7 @@ def delete_run(run: Run) -> int:
     Raises:
         RuntimeError: if the run has not ended, or its folder cannot be removed.
     """
-    if run.status in LIVE:
-        raise RuntimeError(f"a run must have ended before it is deleted, got {run.status} run {run.id}; stop it first")
+    _require_ended(run)
     size = disk_bytes(run.folder)
     try:
         for entry in run.folder.iterdir():
@@ -66,10 +68,47 @@ def delete_run(run: Run) -> int:
     return size
 
 
-def prune_cache(root: Path | None = None) -> dict[str, int]:
-    """Delete recomputable files from the cache; return the bytes freed by kind: shards, sources, timings, graphs.
+def set_aside(run: Run) -> Run:
+    """Move a run's folder out of the list of runs; `restore_run` undoes it, and `prune_cache` deletes it.
 
-    Graphs saved from memory cannot be recomputed: those used by a run in the folder are not deleted.
+    Returns:
+        Handle of the moved run.
+
+    Raises:
+        RuntimeError: if the run has not ended, or its folder cannot be moved.
+    """
+    _require_ended(run)
+    return _move(run, run.folder.parent / _ASIDE / run.id)
+
+
+def restore_run(run: Run) -> Run:
+    """Move a run that `set_aside` returned back into the list of runs.
+
+    Raises:
+        RuntimeError: if it is gone, or its folder cannot be moved.
+    """
+    return _move(run, run.folder.parent.parent / run.id)
+
+
+def _move(run: Run, target: Path) -> Run:
+    try:
+        target.parent.mkdir(exist_ok=True)
+        run.folder.rename(target)
+    except OSError as error:
+        raise RuntimeError(f"the folder of a run must be movable, got {run.folder}: {error.strerror}") from error
+    return Run(target)
+
+
+def _require_ended(run: Run) -> None:
+    if run.status in LIVE:
+        raise RuntimeError(f"a run must have ended before it is deleted, got {run.status} run {run.id}; stop it first")
+
+
+def prune_cache(root: Path | None = None) -> dict[str, int]:
+    """Delete recomputable files from the cache, and runs that were moved aside; return the bytes freed by kind.
+
+    Kinds are shards, sources, timings and graphs, and ``deleted runs`` if there are any. Graphs saved from memory
+    cannot be recomputed: those used by a run in the folder are not deleted.
 
     Args:
         root: folder of runs, as for ``launch``.
@@ -89,6 +128,10 @@ def prune_cache(root: Path | None = None) -> dict[str, int]:
         freed_bytes[kind] = sum(disk_bytes(path) for path in entries)
         for path in entries:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    aside = (default_root() if root is None else root) / _ASIDE
+    if aside.is_dir():
+        freed_bytes["deleted runs"] = disk_bytes(aside)
+        shutil.rmtree(aside)
     return freed_bytes
 
 

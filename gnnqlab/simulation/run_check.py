@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from torch import Tensor
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.policy import BitPolicy
+from gnnqlab.cards import table_html
 from gnnqlab.former_names import FormerMember
 from gnnqlab.graph.sources import load
 from gnnqlab.run.run import Run
@@ -87,8 +87,8 @@ class TheoryCheck:
         return "\n".join([self._title(), *lines])
 
     def _repr_html_(self) -> str:
-        table = self.frame[["layer", "weight", "measured", "bound", "ratio", "worst"]]
-        return f"<p>{html.escape(self._title())}</p>{table.to_html(index=False, float_format='{:.3g}'.format)}"
+        columns = ["layer", "measured", "bound", "ratio", "worst"]
+        return table_html(self.frame.set_index("weight")[columns], caption=self._title())
 
 
 def check(

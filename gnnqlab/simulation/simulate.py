@@ -78,7 +78,8 @@ def simulate(
 
     Raises:
         ValueError: if the system adapts by measured seconds (AdaQP's assignment, SYLVIE's coordinator), which differ
-            between threads and processes; launch it with ``observers=`` instead.
+            between threads and processes, or by sums over processes (bases of `LowRank`); launch it with
+            ``observers=`` instead.
         ObserverFailed: if an observer raises.
 
     Example:
@@ -112,18 +113,22 @@ def simulate(
         joined=True,
         observers=of_worker,
     )
-    _refuse_decisions_by_seconds(threads)  # after building, because parts create their callbacks
+    _refuse_decisions(threads)  # after building, because parts create their callbacks
     losses = threads.run(partial(_train, epochs=epochs))[0]  # reduced, so equal on all workers
     return Simulation(losses=tuple(losses), observers=tuple(each.all for each in of_worker))
 
 
-def _refuse_decisions_by_seconds(threads: ThreadedWorkers) -> None:
+def _refuse_decisions(threads: ThreadedWorkers) -> None:
+    """Refuse callbacks that threads cannot run as processes do."""
+    if len(threads.trainers) == 1:
+        return
     for axis, callbacks in threads.adaptives.items():
         for callback in callbacks:
-            if callback.by_seconds and len(threads.trainers) > 1:
+            if callback.by_seconds or callback.needs_processes:
+                basis = "measured seconds" if callback.by_seconds else "sums over processes"
                 raise ValueError(
-                    f"a simulated system must not decide by measured seconds, got {callback.name!r} of the axis "
-                    f"{axis}, which adapts during training; launch it with observers= instead"
+                    f"a simulated system must not decide by {basis}, got {callback.name!r} of the axis {axis}, which "
+                    "adapts during training; launch it with observers= instead"
                 )
 
 

@@ -251,7 +251,7 @@ class ThreadedWorkers:
         self.seconds: list[dict[str, float]] = []
         """Processor time of each worker in the last pass, by phase: about that of launched workers."""
         self.trainers: list[Trainer] = []
-        self.shards = [cut.shard(graph, rank) for rank in range(cut.workers)]
+        self.shards = list(cut.build_shards(graph))
         self.caches: list[Any] = [at_work(system.cache) for _ in self.shards]
         """Cache of each worker."""
         self.adaptives: dict[str, list[Adaptive]] = {}
@@ -265,11 +265,12 @@ class ThreadedWorkers:
             bit_policy: Any = variant.bits if bits is None else bits
             if as_launched and bits is None:
                 bit_policy = by_direction(variant.bits, partial(in_force, worker=worker_context(shard, settings)))
+            codec = by_direction(variant.codec, lambda part: part.at_work())
+            running = {"bits": bit_policy, "cache": cache, "codec": codec}
             exchange = join(
                 variant,
                 shard,
-                bits=bit_policy,
-                cache=cache,
+                **running,
                 transport=LoopbackTransport(self._mail, shard.rank),
                 seed=settings.seed,
                 keep_static=settings.input_features == "cache",
@@ -277,10 +278,8 @@ class ThreadedWorkers:
                 observers=of_worker[shard.rank],
             )
             if cut.workers > 1:  # the same columns as with stale rows, though the synchronous schedule has none
-                exchange.uses_stale_rows, exchange.aggregates_before_projection = (
-                    system.uses_stale_rows,
-                    system.aggregates_before_projection,
-                )
+                exchange.uses_stale_rows = system.uses_stale_rows
+                exchange.aggregates_before_projection = system.aggregates_before_projection
             view = WorkerGraph(shard, exchange, seed=settings.seed)
             view.node_sums.all_reduce = partial(self._group.add, shard.rank)
             network = build_network(model, graph, settings.seed, smooth)
@@ -288,7 +287,7 @@ class ThreadedWorkers:
             if joined:
                 training = Training(
                     worker=worker_context(shard, settings),
-                    parts=worker_components(variant, exchange, bits=bit_policy, cache=cache),
+                    parts=worker_components(variant, exchange, **running),
                     of_direction=of_direction,
                     shard=shard,
                     phases=clock,

@@ -118,7 +118,7 @@ def reproduce(
     if budget_s < 60 * experiment.minutes:
         raise ValueError(
             f"budget of {claim.id} must be at least {experiment.minutes:g}min, about the time of {unit} on two cores, "
-            f"got {budget_s / 60:g}min; raise it"
+            f"got {budget_s:g} s; raise it, for instance {experiment.minutes:g}min"
         )
     results.require_joinable(TABLE, folder=tables)  # before minutes of measurement, not after them
     left_out = ""

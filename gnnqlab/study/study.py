@@ -23,8 +23,8 @@ from gnnqlab.study.cells import (
     with_link,
 )
 from gnnqlab.study.metrics import metric_rows
-from gnnqlab.study.result import RunResult, read_result
-from gnnqlab.study.tables import convergence, latex, summarize, wide_table
+from gnnqlab.study.result import MARGIN, RunResult, read_result
+from gnnqlab.study.tables import GROUP, SCORE, best_cells, convergence, latex, summarize, wide_table
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.records.evaluation_pauses import usual_every
 
@@ -278,13 +278,19 @@ class Study:
         return convergence([(columns, result.curve) for columns, result in results if result is not None])
 
     def to_latex(self, *metrics: str, columns: Sequence[str] | None = None) -> str:
-        """Return :meth:`table` as a LaTeX ``tabular`` with the rules of the package booktabs.
+        """Return :meth:`table` as a LaTeX ``tabular`` with the rules of the package booktabs, best values in bold.
+
+        Values of a system whose score is more than half a point below the baseline's are never best.
 
         Args:
             *metrics: as for :meth:`table`.
             columns: columns of that table in their order; all by default.
         """
-        return latex(self.table(*metrics), columns)
+        summary = self.summary(*(metrics or DEFAULT_METRICS))
+        scores = self.summary(SCORE)
+        missed = scores[scores["difference"] < -100 * MARGIN]
+        best = best_cells(summary, set(map(tuple, missed[GROUP].values.tolist())))
+        return latex(wide_table(summary, self.baseline), columns, best)
 
     def save(self, path: str | Path) -> Path:
         """Write :meth:`frame` to a ``.csv`` or ``.json`` file; return its path.

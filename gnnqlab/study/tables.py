@@ -11,7 +11,7 @@ from gnnqlab.theory.intervals import interval
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["convergence", "format_value", "latex", "summarize", "wide_table"]
+__all__ = ["best_cells", "convergence", "format_value", "latex", "summarize", "wide_table"]
 
 GROUP = ["graph", "model", "system", "services", "workers", "link"]
 SCORE = "score"
@@ -82,6 +82,40 @@ def wide_table(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
     return pd.DataFrame(list(rows.values())).fillna("")  # a cell without this metric
 
 
+def best_cells(
+    summary: pd.DataFrame, misses: Collection[tuple[object, ...]] = frozenset()
+) -> frozenset[tuple[int, str]]:
+    """Return row and column of the best values of each graph, model, number of workers and link in ``wide_table``.
+
+    Scores and ratios are best if large, seconds and bytes if small; other metrics have no best value.
+
+    Args:
+        summary: means over seeds, as returned by :func:`summarize`.
+        misses: values of ``GROUP`` of systems that miss the baseline's score; none of their cells is best.
+    """
+    rows = {place: number for number, place in enumerate(dict.fromkeys(map(tuple, summary[GROUP].values.tolist())))}
+    values: dict[tuple[object, ...], dict[int, float]] = {}
+    for record in summary.to_dict("records"):
+        place = tuple(record[name] for name in GROUP)
+        sign = _direction(record["metric"], record["unit"])
+        if sign and not math.isnan(record["mean"]) and place not in misses:
+            rivals = (*(record[name] for name in GROUP if name not in ("system", "services")), record["metric"])
+            values.setdefault(rivals, {})[rows[place]] = sign * record["mean"]
+    return frozenset(
+        (row, str(rivals[-1]))
+        for rivals, by_row in values.items()
+        for row, value in by_row.items()
+        if len(by_row) > 1 and value == max(by_row.values())
+    )
+
+
+def _direction(metric: str, unit: str) -> int:
+    """Return 1 if larger values of a metric are better, -1 if smaller ones are, 0 for neither."""
+    if unit == "×" or metric.startswith("test_") or metric == "best_validation":
+        return 1
+    return -1 if unit in ("s", "B") else 0
+
+
 def convergence(
     curves: Iterable[tuple[Mapping[str, object], Iterable[tuple[int, float, float]]]], *, factor: float = 100.0
 ) -> pd.DataFrame:
@@ -116,7 +150,7 @@ def latex(
     r"""Format a table as a LaTeX ``tabular`` with the rules of booktabs.
 
     Args:
-        table: readable cells; characters with a meaning in LaTeX are escaped.
+        table: readable cells; characters with a meaning in LaTeX are escaped, and headings have spaces for underscores.
         columns: columns in their order; all by default.
         best: row and column of cells in bold.
 
@@ -137,7 +171,7 @@ def latex(
     names = list(table.columns) if columns is None else list(columns)
     if unknown := [name for name in names if name not in table]:
         raise ValueError(f"columns must be among {list(table.columns)}, got {unknown}")
-    cells = [list(map(_escape_latex, names))]
+    cells = [[_escape_latex(name.replace("_", " ")) for name in names]]
     for number, row in enumerate(table[names].values.tolist()):
         texts = zip(names, map(_escape_latex, row), strict=True)
         cells.append([rf"\textbf{{{text}}}" if (number, name) in best else text for name, text in texts])

@@ -25,6 +25,7 @@ def join(
     *,
     bits: Any,
     cache: Any = None,
+    codec: Any = None,
     transport: Transport,
     seed: int,
     exact_transport: Transport | None = None,
@@ -42,6 +43,7 @@ def join(
         shard: the worker's shard of the graph.
         bits: running bit policy of this worker, or one per direction.
         cache: running state of the system's cache; by default one that is not adapted by callbacks.
+        codec: running codec of this worker, or one per direction; by default the system's part, without state.
         transport, exact_transport, seed, run, keep_static: as for :class:`ChannelFactory`.
         device: device of the worker.
         phases: phase timer of the epoch.
@@ -52,7 +54,7 @@ def join(
     counting.observers = observers  # one switch for counts of codes and for events of messages
     # Message axes (codec, bits, cache, sampler) go into the channels, which the exchange creates on demand.
     wires = ChannelFactory(
-        codec=system.codec,
+        codec=system.codec if codec is None else codec,
         bits=bits,
         cache=at_work(system.cache) if cache is None else cache,  # running state, never the frozen part
         sampler=system.sampler,

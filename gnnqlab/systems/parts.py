@@ -37,6 +37,7 @@ from gnnqlab.message.codecs.codec import Codec, Float32, Stochastic
 from gnnqlab.message.codecs.fp8 import FP8, MXFP8
 from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.message.codecs.linear import Linear
+from gnnqlab.message.codecs.low_rank import LowRank
 from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.message.codecs.spikes import Spikes
 from gnnqlab.message.direction import ByDirection, of_direction
@@ -94,6 +95,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "linear": Linear,
         "rotated": Rotated,
         "least-variance": LeastVariance,
+        "low-rank": LowRank,
         "spikes": Spikes,
         "fp8": FP8,
         "mxfp8": MXFP8,

@@ -19,7 +19,7 @@ from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.samplers import AllRows, Sampler
 from gnnqlab.partition.cut import Partitioner, cut_name, on_hosts
 from gnnqlab.partition.edge_cut import METIS
-from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json, wrap_part
+from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json, wrap_part, wraps
 from gnnqlab.systems.recipe_call import RecipeCall
 
 __all__ = ["System"]
@@ -96,7 +96,7 @@ class System:
         return self.uses_stale_rows and self.schedule.dropped_by == "receiver"
 
     def replace(self, *, name: str | None = None, **parts: Any) -> System:
-        """Return a copy with other parts on some axes; its ``recipe`` is preserved.
+        """Return a copy with other parts on some axes; its ``recipe`` keeps the settings that still hold.
 
         Args:
             name: name in tables and figures; by default that of this system.
@@ -122,7 +122,15 @@ class System:
             check_part(axis, part)
         values = {axis: wrap_part(part, getattr(self, axis)) for axis, part in parts.items()}
         new_system = dataclasses.replace(self, name=self.name if name is None else name, **values)
-        object.__setattr__(new_system, "recipe", self.recipe)  # dataclasses.replace resets fields with init=False
+        # A wrapping part has the former one inside, with all its settings.
+        changes = {
+            axis: (getattr(self, axis), value)
+            for axis, value in values.items()
+            if value != getattr(self, axis) and not wraps(parts[axis])
+        }
+        wrapped = {axis: (None, None) for axis in values if wraps(parts[axis])}
+        call = self.recipe and self.recipe.with_replaced({**changes, **wrapped})
+        object.__setattr__(new_system, "recipe", call)  # dataclasses.replace resets fields with init=False
         return new_system
 
     def on_hosts(self, hosts: int) -> System:
@@ -138,7 +146,11 @@ class System:
         """
         parts = {axis: on_hosts(getattr(self, axis), hosts) for axis in ("partition", "exchange")}
         has_changes = any(part is not getattr(self, axis) for axis, part in parts.items())
-        return dataclasses.replace(self, **parts) if has_changes else self  # replace would reset `recipe`
+        if not has_changes:
+            return self
+        hosted_system = dataclasses.replace(self, **parts)
+        object.__setattr__(hosted_system, "recipe", self.recipe)  # the same call, on these hosts
+        return hosted_system
 
     def _check_widths(self, codec: Codec, bits: Bits) -> None:
         codec_widths, policy_widths = set(codec.widths), set(bits.choices)

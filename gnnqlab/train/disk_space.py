@@ -9,6 +9,7 @@ from pathlib import Path
 from gnnqlab.errors import LaunchRefused
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.preflight import min_memory
+from gnnqlab.units import human_bytes
 
 __all__ = ["min_disk", "require_disk"]
 
@@ -61,9 +62,9 @@ def require_disk(config: RunConfig, root: Path) -> None:
     folder = next(place for place in (root, *root.parents) if place.exists())
     sizes, free_bytes = min_disk(config), shutil.disk_usage(folder).free
     total_bytes = sum(sizes.values())
-    table = ", ".join(f"{purpose} {size / 1e6:.1f} MB" for purpose, size in sizes.items())
+    table = ", ".join(f"{purpose} {human_bytes(size)}" for purpose, size in sizes.items())
     space = (
-        f"at least {total_bytes / 1e6:.1f} MB ({table}) where {free_bytes / 1e6:.1f} MB are free on the disk of "
+        f"at least {human_bytes(total_bytes)} ({table}) where {human_bytes(free_bytes)} are free on the disk of "
         f"{folder}"
     )
     way_out = "free some space, pass out=... or set GNNQLAB_RUNS to another folder"

@@ -9,6 +9,7 @@ from gnnqlab.nn.models.registry import is_stacked
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.node_features import num_features
 from gnnqlab.train.processors import group_folders
+from gnnqlab.units import human_bytes
 
 __all__ = ["require_memory", "free_bytes", "min_memory"]
 
@@ -64,10 +65,10 @@ def require_memory(config: RunConfig) -> None:
     min_sizes, free_memory = min_memory(config), free_bytes(config.launch.device, config.workers)
     if min_sizes is None or free_memory is None or sum(min_sizes.values()) <= free_memory:
         return
-    table = ", ".join(f"{purpose} {size / 1e9:.1f} GB" for purpose, size in min_sizes.items())
+    table = ", ".join(f"{purpose} {human_bytes(size)}" for purpose, size in min_sizes.items())
     raise ValueError(
-        f"a run must fit into memory, got at least {sum(min_sizes.values()) / 1e9:.1f} GB for {config.workers} workers "
-        f"({table}) where {free_memory / 1e9:.1f} GB are free; choose fewer layers or hidden columns, the "
+        f"a run must fit into memory, got at least {human_bytes(sum(min_sizes.values()))} for {config.workers} workers "
+        f"({table}) where {human_bytes(free_memory)} are free; choose fewer layers or hidden columns, the "
         "part exact of compute, recompute 'selective', or more machines"
     )
 

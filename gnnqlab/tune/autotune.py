@@ -6,7 +6,6 @@ the period follows from the drift of value ranges, and the best few settings and
 
 from __future__ import annotations
 
-import html
 import itertools
 import math
 import tempfile
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from gnnqlab.cards import table_html
 from gnnqlab.former_names import accepts_former_names
 from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.graph import Graph
@@ -143,8 +143,8 @@ class Autotuned:
         return f"<Autotuned {self._title()}>"
 
     def _repr_html_(self) -> str:
-        table = self.to_frame().to_html(index=False, float_format="{:.4g}".format)
-        return f"<p>{html.escape(self._title())}</p>{table}"
+        frame = self.to_frame()
+        return table_html(frame.set_index(frame.columns[0]), caption=self._title())
 
     def _title(self) -> str:
         return (

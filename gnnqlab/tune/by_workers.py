@@ -66,7 +66,7 @@ def by_workers(
             place = system.partition, count
             if place not in sizes:  # a cut takes longer than all formulas, so equal partitioners share it
                 cut = cut_graph(graph, system.partition, count)
-                sizes[place] = PartitionSizes.from_shards(cut.shard(graph, rank) for rank in range(count))
+                sizes[place] = PartitionSizes.from_shards(cut.build_shards(graph))
             amount = epoch_bytes(system, model, sizes[place], features=graph.num_features, classes=graph.num_classes)
             memory = float("nan")
             if count <= tried_up_to:  # a trial runs all its workers in this process

@@ -5,7 +5,6 @@ Letters: P workers.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,8 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnqlab.cards import table_html
 from gnnqlab.systems.system import System
 from gnnqlab.systems.unbiased import refuse_biased
+from gnnqlab.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -169,11 +170,11 @@ class Forecast:
         spread = "" if self.error is None else f" ± {self.error:.0%}"
         noise = "" if self.noise_share is None else f", noise at most {self.noise_share:.2g}× the squared gradient"
         outer_bytes, _ = self.tiers["outer"]
-        outer_text = f" ({outer_bytes / 1e3:.0f} kB between hosts)" if outer_bytes else ""
+        outer_text = f" ({human_bytes(outer_bytes)} between hosts)" if outer_bytes else ""
         suffix = noise + (f"; assumes {'; '.join(self.assumes)}" if self.assumes else "")
-        sent_text = f"{self.bytes_sent / 1e3:.0f} kB{outer_text}"
+        sent_text = human_bytes(self.bytes_sent) + outer_text
         return (
-            f"{self.system}{settings} over {self.link}: {self.epoch_s * 1e3:.2f} ms per epoch{spread}, "
+            f"{self.system}{settings} over {self.link}: {human_seconds(self.epoch_s)} per epoch{spread}, "
             f"{self.speedup:.2f}× Vanilla, {sent_text}, {self.mean_bits:.2f} bits per row{suffix}"
         )
 
@@ -182,6 +183,5 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()
-        frame["seconds"] = frame["seconds"].map("{:.3g}".format)
-        frame["share"] = frame["share"].map("{:.1%}".format)
-        return f"<p>{html.escape(self._title())}</p>{frame.to_html()}"
+        columns = {"time": frame["seconds"].map(human_seconds), "share": frame["share"].map("{:.1%}".format)}
+        return table_html(frame.assign(**columns)[[*columns]], caption=self._title())

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy_prediction import Place, PredictedWidths, Widths
 from gnnqlab.bits.row import EXACT
 from gnnqlab.exchange.schedules.schedule import Schedule
@@ -50,7 +49,7 @@ def predict_widths(
         wire: the link.
         system: with the policy.
         epoch: epoch to predict; ``None``: one that the policy considers typical, such as its first assignment.
-        base: base bit-width to assume; ``None``: the one that training starts with.
+        base: base bit-width to assume; ``None``: that to which the traced losses have moved it.
 
     Raises:
         ValueError: if the policy cannot be predicted, or has no base.
@@ -104,7 +103,7 @@ class Prediction:
     epoch: int | None
     """Predicted epoch; ``None``: one that the policy considers typical."""
     base: int | None
-    """Base bit-width to assume; ``None``: the one that training starts with."""
+    """Base bit-width to assume; ``None``: that to which the traced losses have moved it."""
 
     @cached_property
     def predicted_widths(self) -> PredictedWidths:
@@ -151,7 +150,7 @@ class Prediction:
     def schedule(self) -> Schedule:
         """Schedule of the system, with its decisions about the traced losses if it decides by them."""
         policies = (of_direction(self.system.bits, direction) for direction in ("forward", "backward"))
-        rule = next((policy for policy in policies if isinstance(policy, Orchestrated)), None)
+        rule = next((policy.descent_rule for policy in policies if policy.descent_rule is not None), None)
         computation_s = sum(self._computation.values())
         return self.system.schedule.with_decisions(
             self.assigner.trace.losses, rule, lambda schedule: computation_s + self._exposed(schedule)

@@ -61,6 +61,9 @@ class Probe:
     _cache: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
     """Forecasts by system, epoch and base; drifts by settings."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "timing", self.timing.with_equal_computation)
+
     @accepts_former_names
     def forecast(
         self,
@@ -84,7 +87,8 @@ class Probe:
             system: a name, or a system. A system by name is predicted on the probe's cut of the graph.
             epoch: epoch to predict, with its bit-widths and its sample. By default a typical one: the first assignment,
                 draw or bit-width of a plan, and the expected share of sampled rows; see ``Forecast.assumes``.
-            base: base bit-width to assume, for a policy that moves one; by default the one that training starts with.
+            base: base bit-width to assume, for a policy that moves one; by default that to which the traced losses have
+                moved it.
             **settings: further settings of the system's recipe, for instance ``bits=4``.
 
         Raises:

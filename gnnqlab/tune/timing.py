@@ -12,6 +12,7 @@ import hashlib
 import json
 import platform
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,8 @@ PROBED = ("partition", "exchange", "compute")
 
 COMMUNICATION = ("wait", "post")
 """Phases that depend on the wire."""
+_COMPUTED = ("central", "marginal", "dense", "optimizer", "other")
+"""Phases that do not depend on messages."""
 _OCCASIONAL = ("evaluate", "assign")
 """Phases that are not part of a typical training epoch."""
 _WARM_UP = 3
@@ -69,6 +72,10 @@ class EpochTime:
     def communication_s(self) -> float:
         """Time of the epoch outside the other phases."""
         return max(0.0, self.epoch_s - sum(self.phases.values()))
+
+    def with_phases(self, phases: Mapping[str, float]) -> EpochTime:
+        """Return the time with other phases; communication, which gives the link, stays."""
+        return dataclasses.replace(self, phases=dict(phases), epoch_s=self.communication_s + sum(phases.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +133,18 @@ class Timing:
         """
         wire = self.wire
         return _waiting(self.exact, wire.theta_s_per_byte) - wire.gamma_s
+
+    @property
+    def with_equal_computation(self) -> Timing:
+        """Timing whose two runs compute equally long: the shorter of both, since other load only lengthens phases.
+
+        Bit-widths do not change sums and products, so a difference between the runs would favour one kind of messages.
+        """
+        both = (self.exact, self.quantized)
+        shared = [name for name in _COMPUTED if all(name in each.phases for each in both)]
+        least = {name: min(each.phases[name] for each in both) for name in shared}
+        exact, quantized = (each.with_phases({**each.phases, **least}) for each in both)
+        return dataclasses.replace(self, exact=exact, quantized=quantized)
 
     def with_rate(self, theta_s_per_byte: float) -> Timing:
         """Return the timing on links with another θ, for the delay that float32 rows add to the sum of gradients.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +30,10 @@ class TracePredictionContext:
     """``direct`` or ``ring``."""
     epoch: int | None = None
     base: int | None = None
+
+    @property
+    def losses(self) -> Sequence[float]:
+        return self.assigner.trace.losses
 
     def widths_of(self, policy: BitPolicy, epoch: int) -> Widths:
         return self.assigner.choose(policy, epoch)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnqlab.partition.cut import check_host_count
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.train.link import parse_link
 
@@ -43,10 +44,7 @@ class Wire:
     """Name in tables."""
 
     def __post_init__(self) -> None:
-        if self.workers < 1 or self.hosts < 1 or self.workers % self.hosts:
-            raise ValueError(
-                f"workers must be a multiple of the hosts, got {self.workers} worker(s) on {self.hosts} hosts"
-            )
+        check_host_count(self.workers, self.hosts)
         if self.theta_s_per_byte < 0 or self.gamma_s < 0:
             raise ValueError(f"θ and γ must not be negative, got {self.theta_s_per_byte} and {self.gamma_s}")
 

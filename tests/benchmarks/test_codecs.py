@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks.studies import codecs as bench
+from benchmarks.studies import spectrum
 from benchmarks.studies.codec_trainings import LINES, codec_trainings, compare_lines, lines
 from benchmarks.studies.codecs import codecs
 from gnnqlab.bits.row import row_bytes
 from gnnqlab.results import join
+from gnnqlab.simulation.codec_error import RowsKey
 from gnnqlab.study import RunResult
 
 
@@ -121,3 +124,30 @@ def test_rows_of_a_graph_can_be_joined_again(monkeypatch: pytest.MonkeyPatch, tm
     before = path.read_text()
     join("codecs", rows, command="again", folder=tmp_path)
     assert path.read_text().count('"case"') == before.count('"case"') == len(rows), "each replaces its own line"
+
+
+def test_a_basis_of_few_directions_is_used_and_compared_with_codecs_of_as_many_bytes(monkeypatch) -> None:
+    """Rows of five epochs that lie in four directions, and of two epochs that share none."""
+    generator = torch.Generator().manual_seed(0)
+    few = torch.randn(6, 50, 4, generator=generator) @ torch.randn(4, 64, generator=generator)
+    turned, still = torch.randn(6, 50, 64, generator=generator), few[:1].expand(6, -1, -1)
+    turned[:5, :, 32:], turned[5, :, :32] = 0.0, 0.0
+    made = {RowsKey("backward", 1): few, RowsKey("forward", 1): turned, RowsKey("forward", 0): still}
+    monkeypatch.setattr(spectrum, "late_rows", lambda *of, last: made)
+    rows = spectrum.spectrum_rows("made up", None, None, 9, bench._rivals_of_bases())
+    assert not any("layer 0" in each["case"] for each in rows), "rows that never change can be sent once"
+    shares = [each["value"] for each in rows if each["metric"].startswith("share")]
+    assert shares == pytest.approx([1, 1, 1, 0, 0, 0], abs=1e-5)
+    found = {each["case"]: each for each in rows if not each["metric"].startswith("share")}
+    ours, mean = (found[f"made up, backward, {what}, epoch 8"] for what in ("layer 1", "mean of layers by bytes"))
+    assert ours["value"] < 1e-3 and ours["ratio"] > 100 and ours["metric"].endswith("12 B a row")
+    assert (mean["value"], mean["goal"], mean["reached"]) == (pytest.approx(ours["value"]), 3.0, True)
+    other = found["made up, forward, layer 1, epoch 8"]
+    assert "no basis is used" in other["figure"] and 0.8 < other["ratio"] < 1.2, "encoded as by LeastVariance"
+    assert found["made up, forward, mean of layers by bytes, epoch 8"]["goal"] is None
+
+
+def test_rivals_of_a_basis_take_at_most_the_bytes_of_min_max_codes() -> None:
+    assert set(bench._rivals_of_bases()) == {
+        "min-max", "rotated once", "rotated twice", "least variance", "linear to the nearest",
+    }  # fmt: skip

@@ -22,7 +22,7 @@ CELLS = [
 def lab(open_notebook: Any) -> Iterator[LabPage]:
     lab: LabPage = open_notebook("guesses", CELLS)
     lab.run_all()
-    lab.page.get_by_text("Right answers: 0 of 88").wait_for()
+    lab.page.get_by_text("Right answers: 0 of 90").wait_for()
     yield lab
 
 

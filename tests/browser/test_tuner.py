@@ -26,7 +26,7 @@ tuner""",
 SLIDERS = ("λ", "Group size", "Period", "Workers", "Layers", "Hidden size")
 LISTS = ("Model", "Link", "Preset")
 BOXES = ("1 bit", "2 bits", "4 bits", "8 bits")
-BUTTONS = ("Train", "Stop", "Reset", "Code")
+BUTTONS = ("Train", "Stop", "Reset", "Code", "Recommend")
 MOVES = 20
 DRAWN = "document.querySelectorAll('.js-plotly-plot .scatterlayer .points path').length > 0"
 FRONT = "document.querySelector('.js-plotly-plot')?.data?.[0]?.x?.length === 11"
@@ -127,6 +127,25 @@ def test_no_words_lie_on_the_bar_of_colours(lab: LabPage) -> None:
         )
         ends, title = lab.page.evaluate(places)
         assert len(ends) == 2 and title - max(ends) > 4, width
+
+
+def test_lambda_and_the_figure_are_in_view_together_on_a_small_page(lab: LabPage, screenshots: Path) -> None:
+    lab.page.set_viewport_size({"width": 900, "height": 700})
+    lab.page.wait_for_function("() => document.querySelector('.js-plotly-plot').clientWidth < 760")
+    lab.page.evaluate("() => document.querySelector('.gnnqlab-tuner').scrollIntoView({block: 'start'})")
+    slider = lab.page.get_by_role("slider", name="λ", exact=True).bounding_box()
+    figure = lab.page.locator(".js-plotly-plot").bounding_box()
+    lab.page.screenshot(path=screenshots / "tuner-900.png")
+    lab.page.set_viewport_size({"width": 1320, "height": 1500})
+    assert 0 <= slider["y"] < figure["y"] and figure["y"] + figure["height"] / 2 < 700, (slider, figure)
+
+
+def test_the_copy_button_copies_the_code(lab: LabPage) -> None:
+    _button(lab, "Code").click()
+    copy = lab.page.get_by_role("button", name="Copy", exact=True)
+    copy.click()
+    lab.page.get_by_role("button", name=re.compile("Copied|Selected")).wait_for()
+    _button(lab, "Code").click()
 
 
 def test_the_keyboard_moves_the_slider_and_the_figure_follows_at_once(lab: LabPage) -> None:

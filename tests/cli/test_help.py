@@ -69,6 +69,13 @@ def test_help_lists_the_options_of_the_chosen_model_and_system(
     assert ("gat: " in shown) == (words == ["--help-all"]), "a name is needed only for several models"
 
 
+def test_help_explains_the_options_that_a_command_is_called_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["recommend", "--help"])
+    shown = capsys.readouterr().out.partition("further options")[0]
+    assert {"--rank-by", "--only", "--estimate", "--confirm"} <= set(re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE))
+
+
 def test_every_environment_variable_is_in_help_and_documentation(capsys: pytest.CaptureFixture[str]) -> None:
     package = Path(cli.__file__).parents[1]
     reads = re.compile(r"environ(?:\.get\(|\[)\s*[\"'](GNNQLAB_\w+)|^ROOT_VARIABLE = \"(GNNQLAB_\w+)\"", re.MULTILINE)

@@ -62,6 +62,9 @@ from tests.slow_down import HANG_S
         ),
         (["train", "--system", "adaqp", "--when", "never"], "when must be 'background' or 'blocking', got 'never'"),
         (["bench", "speed"], "bench must be one of"),
+        (["recommend", "--rank-by", "speed"], "systems are ranked by one of ('time', 'bytes', 'memory'), got 'speed'"),
+        (["recommend", "--workers", "3", "--hosts", "2"], "got 3 worker(s) on 2 hosts; choose 4 workers, or another"),
+        (["course", "grade", "nowhere"], "the folder to grade must exist, got nowhere"),
         (
             ["train", "--system", "adaqp", "--heads", "2"],
             "heads is a setting of ['gat'], got 2 for 'gcn'; leave it out",

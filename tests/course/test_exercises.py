@@ -14,6 +14,7 @@ from gnnqlab.course.exercises import EXERCISES
 from gnnqlab.course.experiments.real_message import RealMessage
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.course.student import progress
+from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.partition.cut import NodeCut
 from gnnqlab.theory.variance import exact_variance, step_widths
 
@@ -145,6 +146,21 @@ def test_codes_for_rows() -> None:
     assert errors.tolist() == pytest.approx([right("25.middle")] * 3)
     assert right("25.normal") == pytest.approx(relative_error(1, 1 << 20), rel=1e-3)
     assert right("25.bytes") == gq.codecs.Spikes().layout(2, 1, 256).num_bytes
+
+
+def test_halo_exchange_of_other_models() -> None:
+    for columns, bits in ((128, 4), (64, 2), (256, 8)):
+        coded, exact = (
+            codec.layout(width, 1, columns).num_bytes for codec, width in ((Stochastic(), bits), (Float32(), 32))
+        )
+        assert EXERCISES["29.row"].evaluate({"columns": columns, "bits": bits}) == 100 * coded / exact
+    # Four ranks in a ring of 400 nodes, with neighbours up to 20 places away.
+    owner, nodes = torch.arange(400) // 100, torch.arange(400).repeat_interleave(41)
+    sources = (nodes + torch.arange(-20, 21).repeat(400)) % 400
+    halo = sources[owner[nodes] == 0].unique()
+    halo = halo[owner[halo] != 0]
+    assert len(halo) == 40
+    assert EXERCISES["29.gather"].evaluate({"ranks": 4, "halo": 40}) == int((owner != 0).sum()) / len(halo)
 
 
 def test_a_code_of_ones_own() -> None:

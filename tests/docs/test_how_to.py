@@ -369,7 +369,7 @@ def test_paper(
     assert drawn == [("pdf", pytest.approx(8.5)), ("svg", pytest.approx(17.8)), ("pdf", pytest.approx(8.5))]
     assert page.names["comparison"].table()["seeds"].tolist() == [3, 3]
     table = (tmp_path / "table.tex").read_text()
-    assert table.splitlines()[2] == r"system & test accuracy & accuracy $-$ vanilla & speed-up & less sent \\"
+    assert table.splitlines()[2] == r"system & test accuracy & accuracy $-$ Vanilla & speed-up & less sent \\"
     assert table.count(r"$\pm$") >= 4
     files = ("accuracy.pdf", "time.svg", "time-to-accuracy.pdf", "paper.csv", "paper.html")
     assert all((tmp_path / name).exists() for name in files)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gnnqlab.halo import choose_codec
-from gnnqlab.message import Codec, Float32, Rotated, Stochastic
+from gnnqlab.message import Codec, Float32, LowRank, Rotated, Stochastic
 from tests.cases import each
 
 
@@ -75,3 +75,8 @@ def test_outliers_favour_rotation():
 def test_samples_and_limits_that_do_not_fit_are_refused(samples, limit, text):
     with pytest.raises(ValueError, match=text):
         choose_codec(samples, max_relative_error=limit)
+
+
+def test_a_codec_with_the_state_of_a_training_is_refused():
+    with pytest.raises(ValueError, match="a codec of an exchange must have no state, got LowRank"):
+        choose_codec(torch.ones(2, 2), max_relative_error=0.1, codecs=[LowRank()])

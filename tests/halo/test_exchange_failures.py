@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from gnnqlab.errors import NonFiniteMessage, UnexpectedMessage
-from gnnqlab.halo import HaloPlan, exchange_rows, reduce_rows
+from gnnqlab.halo import HaloPlan, exchange_rows, reduce_rows, row_transfers
 from gnnqlab.halo import exchange_failures as module
 from tests.ranks import run_ranks
 
@@ -121,6 +122,19 @@ def test_ranks_that_wait_in_a_circle_name_the_peer():
     both[0].write("waits", waits_for=1)
     both[1].write("waits", waits_for=0)
     assert both[0].cause(1) == (1, "") and both[1].cause(0) == (0, "")
+
+
+def test_capture_of_a_cuda_graph_is_refused_before_a_call_is_counted():
+    row_transfers.check_not_captured(torch.device("cpu"))
+    plan = HaloPlan([NONE], [0])
+    with mock.patch.object(torch.cuda, "is_current_stream_capturing", return_value=True):
+        exchange_rows(torch.ones(1, 2), plan)  # rows on the CPU are not captured
+        with pytest.raises(RuntimeError, match="must not be captured in a CUDA graph, .*; capture the layers between"):
+            row_transfers.check_not_captured(torch.device("cuda"))
+    with mock.patch.object(row_transfers, "check_not_captured", side_effect=RuntimeError("captured")):
+        with pytest.raises(RuntimeError, match="captured"):
+            exchange_rows(torch.ones(1, 2), plan)
+    assert plan.calls["forward"] == 1 and plan.in_flight == set()
 
 
 def test_reductions_check_their_rows():

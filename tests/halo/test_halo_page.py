@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from gnnqlab import halo
 from gnnqlab.course.halo_models.icosphere import icosphere
 from tests.pages import ROOT, blocks
 from tests.ranks import run_ranks
@@ -55,20 +58,67 @@ def trained(rank, workers, runs):
     return page["own"], plan.num_halo, num_sent, results
 
 
+def other_frameworks(rank, workers):
+    """Return lists as the other frameworks have them, and the ids of the halo nodes and of all sources of a rank."""
+    owner = torch.arange(12) // (12 // workers)
+    sources = [torch.randint(12, (9,), generator=torch.Generator().manual_seed(of)).unique() for of in range(workers)]
+    by_owner = [[ids[owner[ids] == of] for ids in sources] for of in range(workers)]  # sender, then receiver
+    first = 12 // workers * rank
+    scatter = [ids - first for ids in by_owner[rank]]
+    send = [rows[:0] if peer == rank else rows for peer, rows in enumerate(scatter)]
+    receive = [0 if peer == rank else parts[rank].numel() for peer, parts in enumerate(by_owner)]
+    names = {
+        "halo_info": SimpleNamespace(num_local_src_nodes=12 // workers, send_indices=tuple(send), recv_counts=receive),
+        "gp_context": SimpleNamespace(
+            total_local_atoms=12 // workers, send_indices=torch.cat(send), recv_counts=torch.tensor(receive),
+            send_counts=torch.tensor([rows.numel() for rows in send]),
+        ),
+        "partition": SimpleNamespace(
+            partition_rank=rank, scatter_indices=scatter, num_src_nodes_in_each_partition=[12 // workers] * workers,
+            sizes=[[ids.numel() for ids in parts] for parts in by_owner],
+        ),
+        "model_comm_group": None, "process_group": None,
+    }  # fmt: skip
+    return names, sources[rank][owner[sources[rank]] != rank], sources[rank]
+
+
+def check_other_frameworks(page, rank, workers, halo_ids, source_ids):
+    """Compare the functions of the page with the rows of one process."""
+    rows = torch.randn(12, 6, generator=torch.Generator().manual_seed(9))
+    own = rows[12 // workers * rank :][: 12 // workers]
+
+    def near(found, expected):
+        torch.testing.assert_close(found, expected, atol=0.03, rtol=0)  # a step of 8 bits
+
+    near(page["with_halo"](own, 0, 0), torch.cat([own, rows[halo_ids]]))
+    near(page["source_features"](own, 0, 0), rows[source_ids])
+    near(page["all_to_all_collect"](own.view(-1, 3, 2), page["gp_plan"], 0), rows[halo_ids].view(-1, 3, 2))
+
+
 def how_to(rank, workers):
-    page = {}
-    exec(compile("\n".join(blocks(HOW_TO)), str(HOW_TO), "exec"), page)
+    page, *ids = other_frameworks(rank, workers)
+    exec(compile("\n".join(block for block in blocks(HOW_TO) if "my_ranks" not in block), str(HOW_TO), "exec"), page)
     plan, own = page["plan"], page["own"]
     assert torch.equal(page["everything"][:0], page["x"][:0]) and len(page["everything"]) == 100
     assert page["forces"].shape == page["x"].grad.shape == (own.numel(), 16)
     assert page["decoder"].edges.target_ids.tolist() == list(range(rank, 40, workers))
     assert page["sample_rows"].shape == (page["plan"].num_halo, 16) or workers > 1
     assert page["choice"].bits in (4, 8)
+    check_other_frameworks(page, rank, workers, *ids)
     return plan.name, plan.num_halo > 0
 
 
 def test_the_page_of_plans_runs_on_two_ranks():
     assert run_ranks(how_to, 2) == [("neighbours", True)] * 2
+
+
+def test_the_page_of_plans_starts_ranks(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(tmp_path)
+    module, start = (block for block in blocks(HOW_TO) if "my_ranks" in block)
+    (tmp_path / "my_ranks.py").write_text(module)
+    exec(compile(start, str(HOW_TO), "exec"), {"halo": halo})
+    assert capsys.readouterr().out == "[25.0, 20.0]\n"  # odd nodes and even nodes
+    sys.modules.pop("my_ranks")
 
 
 def test_an_icosphere_is_one():

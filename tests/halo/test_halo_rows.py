@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from unittest import mock
 
 import pytest
@@ -11,7 +12,7 @@ import torch.distributed as dist
 
 from gnnqlab.errors import MissingMessage, NonFiniteMessage, UnexpectedMessage
 from gnnqlab.exchange import HaloPlan, exchange_rows
-from gnnqlab.message import Float32, Rotated, Stochastic
+from gnnqlab.message import Float32, LowRank, Rotated, Stochastic
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.transport.header import SIZE
 from gnnqlab.message.transport.transport import _await_next
@@ -56,6 +57,8 @@ def exchanged(rank, workers, columns, dtype, settings, of_plan):
     came = exchange_rows(x, plan, **settings)
     weight = torch.arange(came.numel(), dtype=dtype).view(came.shape) + rank
     (came * weight).sum().backward()
+    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("transport")]
+    assert threads == [], "no one reads the times that such a thread measures"
     return came.detach(), weight, x.grad, plan.halo_ids
 
 
@@ -265,6 +268,7 @@ def refused(rank, workers):
         (x[:, 0], {}, r"got torch.float32 \(2,\); create a new HaloPlan"),
         (x, {"bits": 3}, r"Stochastic supports \[1, 2, 4, 8, 16, 32\], got 3 forward"),
         (x, {"codec": (Stochastic(), Float32()), "bits": (4, 4)}, r"Float32 supports \[32\], got 4 backward"),
+        (x, {"codec": LowRank(), "bits": 1}, "must have no state, got LowRank, .* choose codec LeastVariance"),
         (x, {"epoch": -1}, "epoch must be in"),
         (x, {"layer": 4096}, "layer must be in"),
         (x, {"bits": (4,)}, r"bits must be one for rows, or a pair for rows and gradients, got \(4,\)"),

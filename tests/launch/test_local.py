@@ -194,7 +194,7 @@ def test_a_disk_without_room_is_named_before_anything_starts(tmp_path: Path, mon
         free: int = 12345
 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage())
-    with pytest.raises(LaunchRefused, match=r"must fit on its disk, got at least 67\.1 .* where 0\.0 MB are free on"):
+    with pytest.raises(LaunchRefused, match=r"must fit on its disk, got at least 67\.1 .* where 12\.3 kB are free on"):
         launch(config(), root=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 

@@ -19,8 +19,9 @@ import gnnqlab as gq
 from gnnqlab.graph.generate import rmat
 from gnnqlab.partition import METIS, Random
 from gnnqlab.partition.metis import MetisEdges, metis_library
-from gnnqlab.partition.parts import kept_library, shard_path, store_shards
+from gnnqlab.partition.parts import cut_graph, kept_library, shard_path, store_shards
 from gnnqlab.partition.shard import Shard
+from gnnqlab.tune.cut_counts import CutCounts
 from tests.graphs import random_graph
 from tests.slow_down import HANG_S
 
@@ -200,3 +201,38 @@ def test_run_facts_name_the_partitioner_library_also_for_a_stored_cut(monkeypatc
         system = dataclasses.replace(gq.systems.vanilla(), partition=partition)
         run = gq.launch("sbm:60,3,6", system=system, workers=2, epochs=1, out=tmp_path, wait=True)
         assert json.loads((run.folder / "facts.json").read_text())["partitioner_library"] == library
+
+
+def test_a_quick_cut_reads_eight_edges_of_a_node_and_sends_about_as_many_rows(monkeypatch):
+    graph, passed = gq.load("rmat:12,50"), []
+
+    def recorded(num_edges):
+        name, run = metis_library(num_edges)
+
+        def run_recorded(edges, *settings):
+            passed.append(edges)
+            return run(edges, *settings)
+
+        return name, run_recorded
+
+    monkeypatch.setattr("gnnqlab.partition.edge_cut.metis_library", recorded)
+    cuts = [METIS().cut(graph, 4), METIS().quick_cut(graph, 4)]
+    most = [edges.in_degrees().max() for edges in passed]
+    assert most[0] > 100 and most[1] <= 8
+    low = graph.in_degrees <= 8
+    assert torch.equal(passed[0].in_degrees()[low], passed[1].in_degrees()[low]), "short rows are whole"
+    full, quick = (CutCounts.from_cut(graph, cut).halo_rows for cut in cuts)
+    assert quick == pytest.approx(full, rel=0.05)
+    assert METIS().quick_cut(graph, 1).owner.unique().tolist() == [0]
+
+
+def test_a_quick_cut_is_not_stored_and_gives_way_to_a_stored_one(monkeypatch):
+    graph, made = gq.load("sbm:300,3,8"), []
+    monkeypatch.setattr("gnnqlab.partition.parts.QUICK_CUT_EDGES", 100)
+    monkeypatch.setattr(METIS, "quick_cut", lambda self, *args: made.append(args) or Random().cut(*args))
+    cut_graph(graph, METIS(), 3, quick=True)
+    stored = cut_graph(graph, METIS(), 3)
+    assert stored.library in ("pymetis", "dgl")
+    assert torch.equal(cut_graph(graph, METIS(), 3, quick=True).owner, stored.owner) and len(made) == 1
+    monkeypatch.setattr("gnnqlab.partition.parts.QUICK_CUT_EDGES", 10**9)
+    assert cut_graph(graph, METIS(), 2, quick=True).library in ("pymetis", "dgl") and len(made) == 1

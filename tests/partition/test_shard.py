@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnqlab.graph import Graph, SparseRows
 from gnnqlab.partition import NodeCut, Random, Shard, build_shard, partition
@@ -27,6 +28,42 @@ CHECKED = given(graph=graphs, workers=st.integers(1, 7), seed=st.integers(0, 100
 def shards_of(graph: Graph, workers: int, seed: int) -> list[Shard]:
     owner = torch.randint(workers, (graph.num_nodes,), generator=torch.Generator().manual_seed(seed))
     return [build_shard(graph, owner, rank, workers) for rank in range(workers)]
+
+
+@CHECKED
+def test_shards_of_a_cut_are_those_of_each_worker(graph, workers, seed):
+    alone = shards_of(graph, workers, seed)
+    owner = torch.randint(workers, (graph.num_nodes,), generator=torch.Generator().manual_seed(seed))
+    together = list(NodeCut(owner=owner, workers=workers).build_shards(graph))
+    for one, other in zip(alone, together, strict=True):
+        for name, value in vars(one).items():
+            if isinstance(value, torch.Tensor):
+                assert torch.equal(value, getattr(other, name)), name
+    seconds = sum(shard.extract_s for shard in together)
+    assert seconds == pytest.approx(workers * together[0].extract_s), "one extraction, divided among the workers"
+
+
+class _LongOperations(TorchDispatchMode):
+    """Count the results with one element for each edge of a graph."""
+
+    def __init__(self, length: int) -> None:
+        self.length, self.count = length, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.count += isinstance(result, torch.Tensor) and result.numel() == self.length
+        return result
+
+
+def test_edges_of_the_graph_are_read_once_for_all_shards():
+    graph = random_graph(nodes=50, edges=400, seed=3)
+    counts = {}
+    for workers in (2, 6):
+        owner = torch.arange(graph.num_nodes) % workers
+        with _LongOperations(graph.num_edges) as operations:
+            list(NodeCut(owner=owner, workers=workers).build_shards(graph))
+        counts[workers] = operations.count
+    assert counts[2] == counts[6] > 0
 
 
 @CHECKED

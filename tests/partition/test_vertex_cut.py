@@ -187,7 +187,9 @@ def test_partitioner_receives_the_hosts_of_the_run():
     assert torch.equal(parts.cut.part, told.cut(graph, 4).part)
     assert not torch.equal(parts.cut.part, EBV().cut(graph, 4).part), "on one host it is plain EBV"
     assert shard_folder("a", told, 4) != shard_folder("a", EBV(), 4)
-    with pytest.raises(ValueError, match=r"workers must be a multiple of the hosts, got 4 worker\(s\) on 3 host\(s\)"):
+    with pytest.raises(
+        ValueError, match=r"workers must be a multiple of the hosts, got 4 worker\(s\) on 3 hosts; choose 6 workers"
+    ):
         EBV(hosts=3).cut(graph, 4)
 
 

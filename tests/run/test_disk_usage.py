@@ -14,6 +14,7 @@ from gnnqlab.cli.lists import Runs
 from gnnqlab.run import disk_usage
 from gnnqlab.run import folder as files
 from gnnqlab.run.run import Run, runs
+from gnnqlab.units import human_bytes
 from tests.lab.synthetic_folder import Folder
 
 
@@ -32,10 +33,10 @@ def test_run_is_deleted_by_name_and_its_size_is_reported(tmp_path: Path, capsys:
     assert size == sum(path.stat().st_size for path in first.folder.rglob("*") if path.is_file()) > 0
     cli.main(["runs", "--out", str(tmp_path), "--json"])
     listed = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
-    assert {row["size"] for row in listed} == {f"{size / 1e3:.1f} kB"}
+    assert {row["size"] for row in listed} == {human_bytes(size)}
     cli.main(["runs", "--out", str(tmp_path), "--delete", first.id, "--json"])
     told = json.loads(capsys.readouterr().out.splitlines()[-1])["deleted"]
-    assert told == [{"deleted": first.id, "size": f"{size / 1e3:.1f} kB"}]
+    assert told == [{"deleted": first.id, "size": human_bytes(size)}]
     assert not first.folder.exists() and [run.id for run in runs(tmp_path)] == [second.id]
 
 
@@ -109,7 +110,24 @@ def test_prune_cache_retains_graphs_of_runs_and_locked_entries(
     files.write_json(run.folder / "config.json", settings | {"graph": str(cache / "graphs" / "named")})
     cli.main(["runs", "--out", str(tmp_path / "runs"), "--prune-cache"])
     out = capsys.readouterr().out
-    assert out.count("2.0 MB") == 2 and "shards of the cache" in out and "graphs of the cache" in out
+    assert out.count("2 MB") == 2 and "shards of the cache" in out and "graphs of the cache" in out
     left = sorted(str(path.relative_to(cache)) for path in cache.rglob("*") if path.is_file())
     assert left == ["graphs/named/rank0.npz", "shards/making.lock", "shards/making/rank0.npz"]
     assert disk_usage.prune_cache(tmp_path / "runs") == {"shards": 0, "sources": 0, "timings": 0, "graphs": 0}
+
+
+def test_a_run_moved_aside_comes_back_or_goes_with_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
+    root = tmp_path / "runs"
+    root.mkdir()
+    run, live = ended(root), ended(root, state="running")
+    aside = disk_usage.set_aside(run)
+    assert [one.id for one in runs(root)] == [live.id]
+    assert disk_usage.restore_run(aside).folder == run.folder and len(runs(root)) == 2
+    with pytest.raises(RuntimeError, match=f"got running run {live.id}; stop it first"):
+        disk_usage.set_aside(live)
+    (live.folder / "status.json").write_text('{"state": "finished"}')
+    size = disk_usage.disk_bytes(disk_usage.set_aside(run).folder)
+    assert disk_usage.prune_cache(root)["deleted runs"] >= size > 0
+    with pytest.raises(RuntimeError, match="must be movable"):
+        disk_usage.restore_run(aside)

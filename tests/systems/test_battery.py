@@ -59,6 +59,7 @@ EXACT = {
     "cdfgnn": {"bits": 32, "epsilon": 0.0, "rule": "fixed"},
     "feature-parallel": {},
     "fixed-bits": {"bits": 32},
+    "low-rank": {"bits": 32},
     "random-bits": {"bit_widths": (32,)},
     "sancus": {"epsilon": 0.0},
     "sancus-q": {"bits": 32, "epsilon": 0.0},
@@ -112,6 +113,17 @@ def candidates() -> dict[str, System]:
     return found | {
         "pipegcn-smoothed": make_system("pipegcn", **smoothing),
         "stale-samples": replace(make_system("bns-gcn", p=0.5), schedule=Pipelined()),
+        # A basis from the second epoch on, whatever it loses: trainings are too short for the default.
+        "bases": replace(
+            gq.systems.vanilla(),
+            codec=gq.codecs.LowRank(first=0, refresh_every=1, least_gain=0.0),
+            bits=gq.bits.Fixed(bits=1),
+        ),
+        "stale-bases": replace(
+            gq.systems.pipegcn(),
+            codec=gq.codecs.LowRank(first=0, refresh_every=2, least_gain=0.0),
+            bits=gq.bits.Fixed(bits=2),
+        ),
         "skipped-rows": replace(make_system("fixed-bits", bits=8), cache=Unchanged(tolerance=0.1)),
     }
 

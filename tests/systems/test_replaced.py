@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gnnqlab.bits.exact_at import ExactAt
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.cli import main
 from gnnqlab.compute import BFloat16Rows
@@ -16,9 +17,11 @@ from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.systems import make_system
 from gnnqlab.systems.parts import PARTS
+from gnnqlab.systems.recipe_call import RecipeCall
 from gnnqlab.systems.replaced import parts_in, words_of
 from gnnqlab.train.config.command import command_of
 from gnnqlab.train.config.configure import configure
+from gnnqlab.train.config.run_config import RunConfig
 from tests.cases import each
 
 
@@ -69,6 +72,25 @@ def test_a_command_repeats_a_run_with_other_parts() -> None:
     line = command_of(config)
     assert line is not None and line.endswith("--bits 2 --replace cache=unchanged:tolerance=0.1,compute=bfloat16")
     assert command_of(replace(config, system=replace(system, bits=Fixed(bits=4)))) is None  # its recipe is not known
+
+
+def test_a_replaced_system_keeps_only_the_settings_that_hold(made_by) -> None:
+    system = make_system("adaqp", lam=0.3, period=20, parameters="bfloat16")
+    fixed = system.replace(bits=Fixed(bits=4))
+    assert fixed.recipe == RecipeCall("adaqp", {"parameters": "bfloat16"}, ("bits",))
+    assigned = system.replace(bits=replace(system.bits, lam=0.7))
+    assert assigned.recipe == RecipeCall("adaqp", {"period": 20, "parameters": "bfloat16"}, ("bits",))
+    wrapped = system.replace(bits=ExactAt(points=("forward",)))
+    assert wrapped.recipe == RecipeCall("adaqp", dict(system.recipe.settings), ("bits",)), "the former part is inside"
+    again = fixed.replace(cache=Unchanged()).replace(bits=Fixed(bits=2))
+    assert again.recipe.replaced == ("bits", "cache") and system.replace(bits=system.bits).recipe == system.recipe
+    assert system.on_hosts(2).recipe == system.recipe
+    for changed in (fixed, assigned, wrapped, again):
+        config = configure("digits", system=changed)
+        line = command_of(config)
+        assert line is not None and (" --lam" in line) == ("lam" in changed.recipe.settings)
+        assert made_by(line) == config
+        assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))).system.recipe == changed.recipe
 
 
 def test_the_command_line_trains_with_other_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -220,7 +220,15 @@ def test_every_setting_of_a_recipe_has_an_option(system, made_by):
     other |= {"p": 0.25, "attention": "none"}
     other |= {"feature_smoothing": 0.9, "gradient_smoothing": 0.5}
     other |= {"thresholds": (0.6, 0.7, 0.8), "depth": 2}
-    other |= {"replication": 2, "every": 3, "warm_up": 4, "max_age": 5}
+    other |= {
+        "replication": 2,
+        "every": 3,
+        "warm_up": 4,
+        "max_age": 5,
+        "iterations": 3,
+        "least_gain": 1.5,
+        "refresh_every": 4,
+    }
     other |= {"product_bits": 6, "scale": "row", "rounding": "nearest", "activation_bits": 4, "ratio": 0.5}
     other |= {"gamma": 0.25, "epsilon": 0.125, "rule": "equation", "totals": "moved", "rotations": 1}
     if system.startswith("sancus"):
@@ -248,7 +256,7 @@ def test_every_setting_of_a_run_has_an_option_or_changes_no_result(section):
 def test_configuration_stores_the_settings_of_its_recipe():
     config = gq.configure("digits", system="adaqp", lam=0.3, bit_widths=(2, 8), partition="random", seed=4)
     value = json.loads(json.dumps(config.to_json()))
-    assert value["recipe"] == {"name": "adaqp", "lam": 0.3, "bit_widths": [2, 8]}
+    assert value["recipe"] == {"name": "adaqp", "lam": 0.3, "bit_widths": [2, 8], "replaced": ["partition"]}
     again = RunConfig.from_json(value)
     assert again == config and again.system.recipe == config.system.recipe
     assert again.system.partition == gq.partitioners.Random(seed=4)
@@ -256,7 +264,7 @@ def test_configuration_stores_the_settings_of_its_recipe():
     assert command_of(again).endswith(line)
     # A recipe's function and its name give the same system; a system with a replaced component has no recipe.
     direct = gq.configure("digits", system=gq.systems.adaqp(lam=0.3, bit_widths=(2, 8)))
-    assert direct.system.recipe == config.system.recipe
+    assert (direct.system.recipe.settings, direct.system.recipe.replaced) == (config.system.recipe.settings, ())
     changed = dataclasses.replace(direct.system, schedule=gq.schedules.Synchronous())
     assert gq.configure("digits", system=changed).to_json()["recipe"] is None
     # A setting that JSON cannot represent is not stored, so there is no command line for it either.

@@ -45,7 +45,7 @@ def test_little_space_is_refused_or_warned_of(tmp_path: Path, monkeypatch: pytes
 
     free(total - 1)
     with pytest.raises(
-        LaunchRefused, match=r"must fit on its disk, got at least \d+\.\d MB \(checkpoints 5\d\.\d MB, mod"
+        LaunchRefused, match=r"must fit on its disk, got at least [\d.]+ MB \(checkpoints 5\d\.\d MB, mod"
     ):
         require_disk(config, tmp_path / "new" / "runs")
     free(total)

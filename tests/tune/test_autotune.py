@@ -11,6 +11,8 @@ import gnnqlab as gq
 from gnnqlab.cli import main
 from gnnqlab.train.config.run_config import LaunchSettings
 from gnnqlab.tune.autotune import GROUP_SIZES, LAMS, search
+from gnnqlab.tune.recommendation.candidates import list_candidates
+from gnnqlab.tune.recommendation.recommend import rank_systems
 from tests.cases import each
 from tests.tune.probes import GRAPH, written_down
 
@@ -27,6 +29,25 @@ def test_every_target_meets_its_own_rule():
     between = search(probe, target="balanced")[0]
     assert quick[0].epoch_s <= between.epoch_s or between.total_bound <= exact[0].total_bound
     assert search(probe, target="time", most_variance=1e9)[0].epoch_s == fastest
+
+
+def test_autotune_and_recommend_predict_the_same_seconds():
+    """Also if other load lengthened the computation of one of the two timed runs, which changes no forecast."""
+    probe = written_down()
+    phases = probe.timing.quantized.phases
+    slower = probe.timing.quantized.with_phases({**phases, "dense": 2 * phases["dense"]})
+    loaded = replace(probe, timing=replace(probe.timing, quantized=slower))
+    on_cut = [each for each in list_candidates(["adaqp"]) if each.label in ("vanilla", "adaqp on random")]  # as probed
+    found = rank_systems(loaded, gq.load(GRAPH), on_cut)
+    recommended = next(each.forecast for each in found.options if each.label == "adaqp on random")
+    bits = recommended.recipe.bits
+    (searched,) = [
+        each
+        for each in search(loaded, target="accuracy", most_slower=1e9, bit_widths=bits.bit_widths)
+        if (each.lam, each.group_size) == (bits.lam, bits.group_size)
+    ]
+    assert searched.phases == recommended.phases and searched.bytes_sent == recommended.bytes_sent
+    assert recommended.phases == probe.forecast(system="adaqp").phases
 
 
 def test_autotune_selects_settings_that_were_predicted_and_measured(tmp_path):

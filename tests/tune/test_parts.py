@@ -128,8 +128,9 @@ def test_forecast_has_the_share_of_fresh_epochs_that_the_rule_decides_on() -> No
         f"fresh rows in {100 * share:.0f} % of epochs, as decided about the losses of 40 traced ones",
     )
     # The policy's own δ decides, as in a training, in which both share one comparison.
-    settings = {"delta": 2, "momentum": 0.0}
-    assert probe.forecast(system="sylvie", **settings).assumes != probe.forecast(system="sylvie").assumes
+    own, usual = (probe.forecast(system="sylvie", **each).assumes for each in ({"delta": 2, "momentum": 0.0}, {}))
+    shares = [next(text for text in assumed if text.startswith("fresh rows")) for assumed in (own, usual)]
+    assert shares[0] != shares[1]
 
 
 def test_plans_are_predicted_for_an_epoch() -> None:
@@ -160,7 +161,7 @@ def test_an_assignment_is_in_force_after_its_epoch() -> None:
 
 def test_forecast_uses_a_given_base_or_states_the_assumed_one() -> None:
     probe = written_down()
-    start = probe.forecast(system="sylvie")
+    start = replace(probe, trace=replace(probe.trace, losses=probe.trace.losses[:7])).forecast(system="sylvie")
     assert start.base == 1 and len(start.rows) > 1 and "where it starts" in start.assumes[0]
     wide = probe.forecast(system="sylvie", base=8)
     assert (wide.base, set(wide.rows)) == (8, {8}) and wide.bytes_sent > start.bytes_sent
@@ -168,6 +169,16 @@ def test_forecast_uses_a_given_base_or_states_the_assumed_one() -> None:
         probe.forecast(system="sylvie", base=3)
     with pytest.raises(ValueError, match="base is for policies that move a base, got 4 for Fixed; leave it out"):
         probe.forecast(system="vanilla", base=4)
+
+
+def test_forecast_has_the_base_to_which_the_losses_move_it() -> None:
+    probe = written_down()
+    probe = replace(probe, trace=replace(probe.trace, losses=tuple(0.9**epoch for epoch in range(24))))
+    found = {name: probe.forecast(system="sylvie", formula=name) for name in ("text", "printed")}
+    assert (found["text"].base, found["printed"].base) == (8, 1)
+    assert found["text"].bytes_sent == probe.forecast(system="sylvie", base=8).bytes_sent
+    assert "a base bit-width of 8, as decided about the losses of 24 traced epochs" in found["text"].assumes
+    assert probe.forecast(system="sylvie", epoch=3).base == 1, "before the first decision"
 
 
 def test_parameter_bytes_follow_the_parameter_type() -> None:

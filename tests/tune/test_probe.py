@@ -71,7 +71,7 @@ def test_lambda_trades_time_for_variance():
     assert front[0].total_variance >= front[1].total_variance >= front[2].total_variance
     assert front[0].total_bound >= front[1].total_bound >= front[2].total_bound > 0
     assert front[2].rows[8] > 0.95 * sum(front[2].rows.values())  # a constant row has no variance
-    assert front[1].speedup > 1 and "λ = 0.5" in repr(front[1]) and "seconds" in front[1]._repr_html_()
+    assert front[1].speedup > 1 and "λ = 0.5" in repr(front[1]) and "<caption>adaqp λ = 0.5" in front[1]._repr_html_()
     assert list(probe.front_frame((0.0, 1.0))["lam"]) == [0.0, 1.0]
 
 

@@ -59,5 +59,7 @@ def test_a_ring_sums_gradients_in_two_turns_without_the_own_share(workers, cross
 def test_hosts_share_workers_evenly():
     with pytest.raises(ValueError, match="workers must be a multiple of the hosts, got 3"):
         Wire(workers=3, hosts=2, theta_s_per_byte=1.0)
+    with pytest.raises(ValueError, match=r"got 0 worker\(s\) on 2 hosts; choose 2 workers"):
+        Wire(workers=0, hosts=2, theta_s_per_byte=1.0)
     with pytest.raises(ValueError, match="θ and γ must not be negative"):
         Wire(workers=2, theta_s_per_byte=-1.0)

@@ -12,11 +12,12 @@ from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.charts import bars, lines, panels
-from gnnqlab.lab.figures.frames import human_bytes, without_first_epoch
+from gnnqlab.lab.figures.frames import without_first_epoch
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
 from gnnqlab.systems.registry import make_system
 from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame

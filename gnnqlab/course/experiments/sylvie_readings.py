@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from gnnqlab.bits.assigner.descent import Watch
-from gnnqlab.bits.orchestrator import HALVES, QUARTERS, Orchestrated, OrchestratedWidths, Orchestrator, by_importance
+from gnnqlab.bits.orchestrator import HALVES, QUARTERS, Orchestrated, by_importance, replay_base
 from gnnqlab.exchange.schedules.staleness_switch import replay
 
 if TYPE_CHECKING:
@@ -60,16 +58,8 @@ def decide(losses: Sequence[float], settings: Orchestrated, *, bound: int = 10, 
         >>> [decide(levels_off, Orchestrated(formula=each)).base[-1] for each in ("text", "printed")]
         [8, 1]
     """
-    no_nodes = torch.zeros(0, dtype=torch.int64)  # the base depends on losses only, not on nodes
-    widths, watch = OrchestratedWidths(settings, no_nodes, no_nodes), Watch(settings)
-    adaptives = watch, Orchestrator(widths, watch)  # the same objects that decide in a training
-    base = []
-    for epoch, loss in enumerate(losses):
-        base.append(widths.base)
-        for adaptive in adaptives:
-            adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})
     fresh = replay(losses, settings, bound=bound, stale_s=epoch_s, fresh_s=epoch_s)
-    return Reading(tuple(base), tuple(not is_fresh for is_fresh in fresh))
+    return Reading(tuple(replay_base(losses, settings, epoch_s=epoch_s)), tuple(not is_fresh for is_fresh in fresh))
 
 
 def readings(
@@ -89,6 +79,7 @@ def readings(
         between 0.33 and 0.67) and ``XII`` (1.45 bits), True if reproduced, X and XII within 10 %.
 
     Example:
+        >>> import torch
         >>> table = readings([0.9**epoch for epoch in range(100)], torch.linspace(0, 1, 101))
         >>> bool(table.loc[("printed", "quarters"), "bits"] < table.loc[("text", "halves"), "bits"])
         True

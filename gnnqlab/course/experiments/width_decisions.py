@@ -175,7 +175,7 @@ def importance_ablation(
             f"importance is that of halo rows, which need an edge-cut, got {cut_name(cuts)}; choose METIS() or Random()"
         )
     cut = cut_graph(graph, recipe.partition, workers)
-    shards = [cut.shard(graph, rank) for rank in range(workers)]
+    shards = list(cut.build_shards(graph))
     variances_by_mask: dict[str, list[float]] = {mask: [] for mask in MASKS}
     for seed in seeds:
         weights = trained_weights(graph, shape, epochs, seed=seed)  # the same weights for all masks of a seed

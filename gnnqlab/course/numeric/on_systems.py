@@ -293,5 +293,17 @@ ON_SYSTEMS: dict[str, Exercise] = {
         "Rows go up in one epoch and down in the next. To what share of their amplitude does γ = {gamma} damp them?",
         gamma=(0.5, 0.6, 0.8), unit="share",
     ),
+    # Notebook 29: the halo exchange of other models.
+    "29.row": one(
+        "100 * (columns * bits / 8 + 8) / (4 * columns)", "Codes and two floats, of {columns} floats.",
+        "A row has {columns} columns. What percentage of its float32 bytes does it take in {bits} bits?",
+        columns=(128, 64, 256), bits=(4, 2, 8), unit="percent",
+    ),
+    "29.gather": one(
+        "(ranks - 1) * 100 / halo", "An all-gather receives the rows of all other ranks.",
+        "Each of {ranks} ranks owns 100 rows and has {halo} halo nodes. How many times as many rows does a rank "
+        "receive by an all-gather as by the halo exchange?",
+        ranks=(8, 4, 16), halo=(40, 25, 50),
+    ),
 }  # fmt: skip
 """``notebook.name`` -> exercise."""

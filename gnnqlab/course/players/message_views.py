@@ -14,8 +14,8 @@ from gnnqlab.course.players.stepped import WalkStep, titled_charts
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.charts import bars, lanes, lines, panels, scatter
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import OKABE_ITO
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame

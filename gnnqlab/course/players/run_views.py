@@ -19,11 +19,11 @@ from gnnqlab.course.players.run_walk import Moment, RunWalk, WalkMessage, place_
 from gnnqlab.course.players.run_words import run_title, say_message, say_run_step
 from gnnqlab.graph.pictures import data_address, write_png
 from gnnqlab.lab.figures.bundle import FigureData
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.graph_map import draw
 from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, Grid, neighbourhood, places_on_grid
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 from gnnqlab.lab.figures.waiting import Dependencies, dependencies_of
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

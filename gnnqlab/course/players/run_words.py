@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.players.run_walk import Activity, Moment, RunWalk, WalkMessage, place_words
-from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.units import human_bytes
 
 __all__ = ["run_title", "say_message", "say_run_step"]
 

@@ -73,7 +73,7 @@ def progress() -> Page:
         >>> import os, tempfile
         >>> os.environ["GNNQLAB_RUNS"] = tempfile.mkdtemp()
         >>> str(progress()).splitlines()[-1]
-        'Right answers: 0 of 88'
+        'Right answers: 0 of 90'
         >>> del os.environ["GNNQLAB_RUNS"]
     """
     right = right_answers(kept.read())

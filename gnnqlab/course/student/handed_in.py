@@ -42,7 +42,7 @@ def hand_in(file: str | Path) -> Path:
         >>> os.environ["GNNQLAB_RUNS"] = folder = tempfile.mkdtemp()
         >>> path = hand_in(os.path.join(folder, "ada.json"))
         No name: run course.start("your name") first if your teacher needs one.
-        0 of 88 exercises are right; no graded code, 0 guesses: ...ada.json
+        0 of 90 exercises are right; no graded code, 0 guesses: ...ada.json
         >>> del os.environ["GNNQLAB_RUNS"]
     """
     path = Path(file)

@@ -70,9 +70,11 @@ def grade_folder(folder: Path, *, run_code: bool = False) -> list[Grade]:
         run_code: run graded code once more.
 
     Raises:
-        ValueError: if there are none.
+        ValueError: if there is no folder, or there are none in it.
     """
-    files = sorted(folder.rglob("*.json")) if folder.is_dir() else []
+    if not folder.is_dir():
+        raise ValueError(f"the folder to grade must exist, got {folder}")
+    files = sorted(folder.rglob("*.json"))
     if not files:
         raise ValueError(f"the folder to grade must have .json files of course.hand_in, got none in {folder}")
     grades = [grade_file(file, run_code=run_code) for file in files]

@@ -132,11 +132,10 @@ class AdaptivePipeline(Schedule):
         first = settings.delta + 2  # the first epoch after two comparable rates
         if len(losses) - first <= self.bound:
             return self
-        fresh = replay(losses, settings, bound=self.bound, stale_s=epoch_s(Pipelined()), fresh_s=epoch_s(Overlapped()))[
-            first:
-        ]
+        seconds = {"stale_s": epoch_s(Pipelined()), "fresh_s": epoch_s(Overlapped())}
+        fresh = replay(losses, settings, bound=self.bound, **seconds)[first:]
         return _DecidedPipeline(
-            bound=self.bound, dropped_by=self.dropped_by, decided=sum(fresh) / len(fresh), num_losses=len(losses)
+            bound=self.bound, dropped_by=self.dropped_by, share=sum(fresh) / len(fresh), num_losses=len(losses)
         )
 
 
@@ -144,17 +143,17 @@ class AdaptivePipeline(Schedule):
 class _DecidedPipeline(AdaptivePipeline):
     """Adaptive pipeline of a forecast, whose share of fresh epochs is known."""
 
-    decided: float
+    share: float
     num_losses: int
 
     @property
     def fresh_share(self) -> float:
-        return self.decided
+        return self.share
 
     @property
     def assumes(self) -> str:
-        share = f"{100 * self.decided:.0f} %"
-        return f"fresh rows in {share} of epochs, as decided about the losses of {self.num_losses} traced ones"
+        percent = f"{100 * self.share:.0f} %"
+        return f"fresh rows in {percent} of epochs, as decided about the losses of {self.num_losses} traced ones"
 
 
 class Pipeline(Runner):

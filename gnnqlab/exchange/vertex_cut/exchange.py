@@ -33,6 +33,7 @@ from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.exchange_key import Phases, no_phases
+from gnnqlab.partition.cut import check_host_count
 from gnnqlab.partition.replica_shard import ReplicaShard
 from gnnqlab.settings import Former
 
@@ -112,8 +113,7 @@ class Replicas(ExchangePart):
     ) -> ReplicaExchange:
         """Create the exchange of one worker; arguments as for :meth:`gnnqlab.exchange.halo.exchange.Halo.join`."""
         hosts = self.hosts or 1
-        if shard.workers % hosts:
-            raise ValueError(f"workers must be a multiple of the hosts, got {shard.workers} worker(s) on {hosts} hosts")
+        check_host_count(shard.workers, hosts)
         if hosts == shard.workers:
             hosts = 1  # one worker per host: nothing to aggregate within hosts
         return ReplicaExchange(shard, wires, schedule, products, device=device, phases=phases, hosts=hosts)

@@ -21,6 +21,7 @@ import numpy as np
 
 from gnnqlab.graph.sources.column_names import plain
 from gnnqlab.terminal import is_screen
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -207,7 +208,7 @@ def _opened(path: Path) -> Any:
     from tqdm import tqdm
 
     if not is_screen():
-        print(f"reading {path}, {size / 1e6:.0f} MB", file=sys.stderr, flush=True)
+        print(f"reading {path}, {human_bytes(size)}", file=sys.stderr, flush=True)
     bar = tqdm(total=size, unit="B", unit_scale=True, desc=path.name, file=sys.stderr, disable=not is_screen())
     raw = io.BufferedReader(_CountedFile(path, bar), buffer_size=1 << 20)
     return gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw

@@ -18,6 +18,7 @@ from typing import IO
 
 from gnnqlab.atomic import locked
 from gnnqlab.terminal import is_screen
+from gnnqlab.units import human_bytes
 
 __all__ = ["SUMS", "check_reachable", "fetch_archive"]
 
@@ -84,8 +85,8 @@ def _fetch(url: str, folder: Path) -> None:
     # For a while archive and unpacked files are both on the disk.
     if size is not None and 3 * size > free_bytes:
         raise OSError(
-            f"{url} has {size / 1e9:.1f} GB and needs about {3 * size / 1e9:.0f} GB to unpack, "
-            f"{folder.parent} has {free_bytes / 1e9:.1f} GB left"
+            f"{url} has {human_bytes(size)} and needs about {human_bytes(3 * size)} to unpack, "
+            f"{folder.parent} has {human_bytes(free_bytes)} left"
         )
     # Next to the folder, hence on the same disk, so that the last step is a rename.
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as room:

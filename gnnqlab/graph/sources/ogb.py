@@ -13,6 +13,7 @@ import numpy as np
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.sources.fetch import fetch_archive
 from gnnqlab.graph.sources.where import data_root, find_folder, missing_data
+from gnnqlab.units import human_bytes
 
 __all__ = ["ARCHIVES", "is_ogb_folder", "load_ogb", "looks_like_ogb", "read_ogb"]
 
@@ -115,7 +116,7 @@ def _read_binary(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]
     memory = _available_bytes()
     if memory is not None and peak > memory:
         raise RuntimeError(
-            f"reading {folder} needs about {peak / 1e9:.0f} GB of memory, {memory / 1e9:.0f} GB are available; "
+            f"reading {folder} needs about {human_bytes(peak)} of memory, {human_bytes(memory)} are available; "
             "build it once on a larger machine, Graph.save it, and load the saved folder, which is memory-mapped"
         )
     with np.load(folder / _BINARY[0], allow_pickle=False) as archive:

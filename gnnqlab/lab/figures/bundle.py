@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import html
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.cards import table_html
 from gnnqlab.lab.figures.static_image import save, svg_of
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
     from plotly.graph_objects import Figure
 
 __all__ = [
@@ -35,8 +36,6 @@ __all__ = [
     "VIEW",
     "fallback_for",
 ]
-
-_LEFT = ' style="text-align:left"'
 
 
 @dataclass(frozen=True)
@@ -90,53 +89,6 @@ def name_links(figure: Figure, links: Iterable[str | None]) -> Figure:
     if link_names:
         figure.update_layout(meta={"caption": f"{caption_of(figure)} Link: {' and '.join(link_names)}."})
     return figure
-
-
-def table_html(frame: DataFrame, *, caption: str, best: Collection[tuple[int, str]] = frozenset()) -> str:
-    """Return a table as HTML with a caption and row headings for screen readers; numbers with four digits.
-
-    Args:
-        frame: the table.
-        caption: sentence above it.
-        best: position of the row and name of the column of cells in bold.
-    """
-    # Words are flush left and numbers right, for a whole column and its heading.
-    sides = [_side_of(frame.iloc[:, column]) for column in range(len(frame.columns))]
-    head = f'<th scope="col">{html.escape(str(frame.index.name or ""))}</th>' + "".join(
-        f'<th scope="col"{side}>{html.escape(str(name))}</th>' for name, side in zip(frame.columns, sides)
-    )
-    rows = "".join(
-        f'<tr><th scope="row">{html.escape(_cell(index))}</th>'
-        + "".join(
-            f"<td{side}>{_cell_html(value, (number, name) in best)}</td>"
-            for name, side, value in zip(frame.columns, sides, row)
-        )
-        + "</tr>"
-        for number, (index, row) in enumerate(zip(frame.index, frame.itertuples(index=False, name=None)))
-    )
-    caption = html.escape(caption)
-    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _cell_html(value: object, is_best: bool) -> str:
-    text = html.escape(_cell(value))
-    return f"<b>{text}</b>" if is_best else text
-
-
-def _side_of(column: Series) -> str:
-    """Return the style of a column: left if one of its cells is words, else empty, because notebooks align right."""
-    return _LEFT if any(map(_is_words, column)) else ""
-
-
-def _is_words(value: object) -> bool:
-    """Return True if a cell holds words: dates and numbers with units, less than half letters, stay right-aligned."""
-    return isinstance(value, str) and 2 * sum(map(str.isalpha, value)) > len(value) > 0
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "–" if value != value else f"{value:.4g}"  # NaN
-    return "–" if value is None else str(value)
 
 
 def _plain_json(figure: Figure) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.log_ticks import log_ticks
+from gnnqlab.units import human_bytes
 
 __all__ = ["byte_ticks", "log_byte_ticks"]
 

@@ -56,6 +56,24 @@ const keepWhole = (el) => {
   if (document.getElementById("gnnqlab-whole")) return;
   document.head.append(Object.assign(document.createElement("style"), { id: "gnnqlab-whole", textContent: WHOLE }));
 };
+// A button with data-copy copies the text of the element with this id; where the browser refuses, it selects the text.
+const copyText = async (event) => {
+  const button = event.target.closest?.("button[data-copy]");
+  const source = button && document.getElementById(button.dataset.copy);
+  if (!source) return;
+  try {
+    await navigator.clipboard.writeText(source.textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(source);
+    button.textContent = "Selected";
+  }
+};
+const keepCopies = () => {
+  if (window.gnnqlabCopies) return;
+  window.gnnqlabCopies = true;
+  document.addEventListener("click", copyText);
+};
 // Figures that are no widgets have the colours of a light page; in a dark theme their text and background change.
 const showDark = () => {
   if (document.getElementById("gnnqlab-dark")) return;
@@ -104,6 +122,7 @@ function render({ model, el }) {
   const changes = { childList: true, subtree: true, characterData: true };
   requestAnimationFrame(() => { name(); keepWhole(el); named.observe(root(), changes); });
   keepKeys();
+  keepCopies();
   showDark();
   theme();
   views += 1;

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.train.records.evaluation_pauses import by_epoch, drop_shortened_epochs
-from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -16,7 +15,6 @@ __all__ = [
     "by_epoch",
     "by_tier",
     "device_pairs",
-    "human_bytes",
     "mean_over_seeds",
     "most_bytes",
     "phase_seconds",

@@ -68,6 +68,7 @@ _SYSTEMS = {
     "bns-gcn": Style(color=OKABE_ITO["green"], dash="dot", symbol="triangle-up"),
     "adaqp-r": Style(color=OKABE_ITO["vermillion"], dash="dot", symbol="triangle-down"),
     "sylvie-r": Style(color=OKABE_ITO["green"], dash="dash", symbol="x"),
+    "low-rank": Style(color=OKABE_ITO["sky"], dash="solid", symbol="diamond"),
     "sar": Style(color=OKABE_ITO["blue"], dash="dashdot", symbol="circle"),
 }
 
@@ -122,17 +123,17 @@ ACTIVITY_STYLES = {what: style for what, (_, style) in _ACTIVITIES.items()}
 
 
 def style_of(label: str) -> Style:
-    """Return colour, dash and marker of a system; the first word of the label is the system's name.
+    """Return colour, dash and marker of a system; the first word of the label is its name, in any case of letters.
 
     The style of an unknown system is derived from its name, so it is the same in every figure and on every machine.
 
     Example:
-        >>> style_of("vanilla").dash, style_of("vanilla (run 2)") == style_of("vanilla")
+        >>> style_of("vanilla").dash, style_of("Vanilla (run 2)") == style_of("vanilla")
         ('solid', True)
     """
     system = label.split(" ")[0]
-    if system in _SYSTEMS:
-        return _SYSTEMS[system]
+    if system.lower() in _SYSTEMS:
+        return _SYSTEMS[system.lower()]
     number = zlib.crc32(system.encode())  # not hash(), which differs between processes
     colors = list(OKABE_ITO.values())[1:]  # grey is the baseline's
     return Style(

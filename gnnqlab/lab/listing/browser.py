@@ -16,13 +16,13 @@ from gnnqlab.former_names import FormerMember
 from gnnqlab.lab.figures.bundle import FigureData, caption_of, fallback_for, table_html
 from gnnqlab.lab.figures.controls import PAGE, TABLE, alert, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.listing.front_view import draw_front
 from gnnqlab.lab.listing.run_rows import FIELD_OF_COLUMN, Row, format_groups, group_by_settings, run_row
 from gnnqlab.lab.listing.run_table import RunTable, rows_html
 from gnnqlab.lab.training.compare import compare
 from gnnqlab.lab.training.sweep import OUTCOMES, Sweep
 from gnnqlab.lab.training.sweep_views import draw_importance, draw_parallel
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,12 +48,11 @@ class RunPanel:
 
         self.browser = browser
         self.table = RunTable(browser.rows)
-        self.table.observe(self._selection_changed)
         self.figure = FigureView(width=PAGE)
         self.words, self.result = widgets.HTML(), widgets.HTML().add_class(TABLE)
         self._dark_figure: Callable[[bool], Any] | None = None
-        self._to_delete: tuple[str, ...] = ()
-        """Runs that another press of Delete removes."""
+        self._aside: list[Run] = []
+        """Runs of the last Delete, which Undo brings back."""
         self._live: Any = None
         self._busy = threading.Lock()
         self.buttons: dict[str, Any] = {}
@@ -63,6 +62,7 @@ class RunPanel:
                 "Pareto front", "line-chart", self._front,
                 "Draw score over total time of ticked runs, with seeds grouped; of all runs if none is ticked",
             ),
+            ("Seeds", "th-list", self._groups, "Means of ticked runs, or of all, over seeds with intervals"),
             (
                 "Sweep", "random", self._sweep,
                 "Draw one line per ticked run through settings, total time, bytes and score; of all if none is ticked",
@@ -73,7 +73,9 @@ class RunPanel:
             ),
             ("Live", "eye", self._follow, "Open the live view of the ticked run"),
             ("Resume", "play", self._resume, "Resume the ticked run from its newest checkpoint"),
-            ("Delete", "trash", self._delete, "Delete ticked runs from the disk; press twice to confirm"),
+            ("Delete", "trash", self._delete, "Move ticked runs aside; Undo brings them back"),
+            ("Undo", "undo", self._undo, "Bring back the runs of the last Delete"),
+            ("Label", "tag", self._label, "Give the ticked run this name, and all ticked runs these tags"),
             ("Refresh", "refresh", self._refresh, "Read the folder again"),
         ):  # fmt: skip
             button = widgets.Button(description=name, icon=icon, tooltip=tip, layout={"width": "120px"})
@@ -82,8 +84,13 @@ class RunPanel:
         self.access = make_access()
         self.access.observe(lambda change: self._recolour(), names="dark")
         self.place = widgets.VBox([])
+        self.name = widgets.Text(description="Name", layout={"width": "240px"})
+        self.tags = widgets.Text(description="Tags", placeholder="paper, 4 workers", layout={"width": "240px"})
+        label = self.buttons.pop("Label")
         row = widgets.HBox(list(self.buttons.values()), layout={"flex_flow": "row wrap", "margin": "6px 0 0"})
-        self.box = widgets.VBox([self.table.widget, row, self.words, self.place, self.access])
+        labels = widgets.HBox([self.name, self.tags, label], layout={"flex_flow": "row wrap"})
+        self.buttons["Label"] = label
+        self.box = widgets.VBox([self.table.widget, row, labels, self.words, self.place, self.access])
         self._say(f"{len(browser.runs)} run(s), {human_bytes(browser.size)} on disk")
 
     def close(self) -> None:
@@ -129,6 +136,13 @@ class RunPanel:
         self._put([self.figure.widget, self.result])
         return f"{len(groups)} settings, {int(groups['seeds'].sum())} runs"
 
+    def _groups(self) -> str:
+        self._close_live()
+        groups = self.browser.groups(self.table.ticked)
+        self.result.value = table_html(format_groups(groups), caption="Means over seeds with 95 % intervals")
+        self._put([self.result])
+        return f"{len(groups)} settings, {int(groups['seeds'].sum())} runs"
+
     def _sweep(self) -> str:
         return self._show_figure(self.browser.parallel, "Settings and outcomes of runs")
 
@@ -151,33 +165,51 @@ class RunPanel:
         return f"resumed as {run.id}"
 
     def _delete(self) -> str:
-        """Delete ticked runs in two steps: the first press announces the runs and their size."""
-        from gnnqlab.run.disk_usage import delete_run
+        """Move ticked runs aside, so that Undo can bring them back."""
+        from gnnqlab.run.disk_usage import set_aside
 
-        names = tuple(self._ticked())
-        if names != self._to_delete:  # the first press, or other runs were ticked since
-            size = sum(row.size for row in self.browser.rows if row.id in names)
-            self._to_delete = names
-            return f"{len(names)} run(s), {human_bytes(size)}, would be deleted permanently: press Delete again"
-        self._to_delete, freed_bytes = (), 0
+        names, self._aside = self._ticked(), []
         try:
             for name in names:
-                freed_bytes += delete_run(self.browser.runs[name])
+                self._aside.append(set_aside(self.browser.runs[name]))
                 self.browser.forget(name)
-        finally:  # if one is refused, those before it have been deleted
+        finally:  # if one is refused, those before it have been moved
             self._refresh()
-        return f"{len(names)} run(s) deleted, {human_bytes(freed_bytes)} freed"
+        return f"{len(names)} run(s) moved aside: Undo brings them back, gnnqlab runs --prune-cache frees the disk"
+
+    def _undo(self) -> str:
+        from gnnqlab.run.disk_usage import restore_run
+
+        if not self._aside:
+            raise ValueError("nothing was deleted here, or it is back already")
+        count = len(self._aside)
+        try:
+            while self._aside:
+                self.browser.add(restore_run(self._aside[-1]))
+                self._aside.pop()
+        finally:
+            self._refresh()
+        return f"{count} run(s) are back"
+
+    def _label(self) -> str:
+        names, name = self._ticked(), self.name.value.strip()
+        tags = [tag.strip() for tag in self.tags.value.split(",") if tag.strip()]
+        if not name and not tags:
+            raise ValueError("a name or tags must be given, got none; type them next to it")
+        if name and len(names) > 1:
+            raise ValueError(f"a name is for one run, got {len(names)} ticked; tick one, or give tags only")
+        for each in names:
+            run = self.browser.runs[each]
+            run.annotate(tags=[*run.tags, *tags], **({"name": name} if name else {}))
+            self.browser.reread(each)
+        self._refresh()
+        return f"{len(names)} run(s) labelled"
 
     def _refresh(self) -> str:
         self.table.show(self.browser.rows)
         return f"{len(self.browser.runs)} run(s), {human_bytes(self.browser.size)} on disk"
 
     # -- inside ---------------------------------------------------------------------------------------------------
-
-    def _selection_changed(self) -> None:
-        """Cancel a pending deletion if other runs are ticked."""
-        if tuple(self.table.ticked) != self._to_delete:
-            self._to_delete = ()
 
     def _ticked(self) -> list[str]:
         # Without runs that were deleted meanwhile.
@@ -226,7 +258,8 @@ class RunBrowser:
     """Browser of runs: a table to sort, filter and tick, with actions on ticked runs.
 
     At the end of a notebook cell it shows the table: a click on a column sorts, words filter, and the pinned run is the
-    baseline; *Compare*, *Pareto front*, *Sweep*, *Importance*, *Live*, *Resume* and *Delete* act on ticked runs.
+    baseline; *Compare*, *Pareto front*, *Seeds*, *Sweep*, *Importance*, *Live*, *Resume*, *Delete* and *Label* act on
+    ticked runs.
     Without a kernel, the table remains as static HTML.
 
     Args:
@@ -331,6 +364,10 @@ class RunBrowser:
     def forget(self, name: str) -> None:
         """Remove a run from the list, but not its folder."""
         self.runs.pop(name, None)
+        self._known.pop(name, None)
+
+    def reread(self, name: str) -> None:
+        """Read a run again, for instance after a change of its name."""
         self._known.pop(name, None)
 
     def add(self, run: Run) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.training.sweep import settings_of
 from gnnqlab.run.disk_usage import disk_bytes
+from gnnqlab.systems.parts import part_from_json
+from gnnqlab.systems.replaced import words_of
 from gnnqlab.theory.intervals import interval
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
@@ -87,7 +89,7 @@ def run_row(run: Run) -> Row:
             # The configuration is written at the launch.
             began=time.strftime("%Y-%m-%d %H:%M", time.localtime((run.folder / CONFIG).stat().st_mtime)),
             system=str(settings["system"]["name"]),
-            recipe_text=_words(settings.get("recipe")),
+            recipe_text=_words(settings.get("recipe"), settings["system"]),
             graph=Path(settings["graph"]).name,
             model=f"{settings['model']['name']} {settings['model']['layers']} x {settings['model']['hidden']}",
             workers=settings["workers"],
@@ -182,10 +184,20 @@ def _mean(members: Sequence[Row], value: str) -> tuple[float, float]:
     return mean, half if len(known_values) > 1 else math.nan  # one value has no interval
 
 
-def _words(recipe: Any) -> str:
+def _words(recipe: Any, system: Mapping[str, Any]) -> str:
+    """Return the settings of a recipe and the parts that replaced its own, as text."""
     if not isinstance(recipe, Mapping):
         return ""
-    return ", ".join(f"{name} {value}" for name, value in recipe.items() if name != "name")
+    settings = [f"{name} {value}" for name, value in recipe.items() if name not in ("name", "replaced")]
+    return ", ".join([*settings, *(_part_text(axis, system[axis]) for axis in recipe.get("replaced", ()))])
+
+
+def _part_text(axis: str, value: Any) -> str:
+    try:
+        text = words_of(axis, part_from_json(axis, value))
+    except ValueError:  # a part of a module that is not imported here
+        text = None
+    return text or f"{axis} replaced"
 
 
 def _link(launch: Mapping[str, Any]) -> str:

@@ -12,12 +12,12 @@ const COLUMNS = [ // outcomes first, so that a narrow page shows them without sc
   { name: "train_s", title: "total (s)", number: true, text: (run) => fixed(run.train_s, 2) },
   { name: "faster", title: "× pinned", number: true, text: (run) => times(run.faster) },
   { name: "bytes_sent", title: "sent (kB/epoch)", number: true, text: (run) => fixed(run.bytes_sent, 1, 1e-3) },
-  { name: "graph", title: "graph", folds: (text) => text },
-  { name: "model", title: "model", folds: (text) => text },
-  { name: "workers", title: "workers", number: true, folds: (text) => `${text} worker${text === "1" ? "" : "s"}` },
-  { name: "link", title: "link", folds: (text) => `link ${text}` },
-  { name: "seed", title: "seed", number: true, folds: (text) => `seed ${text}` },
-  { name: "epochs", title: "epochs", number: true, folds: (text) => `${text} epochs` },
+  { name: "graph", title: "graph", setting: true, folds: (text) => text },
+  { name: "model", title: "model", setting: true, folds: (text) => text },
+  { name: "workers", title: "workers", number: true, setting: true, folds: (text) => `${text} worker${text === "1" ? "" : "s"}` },
+  { name: "link", title: "link", setting: true, folds: (text) => `link ${text}` },
+  { name: "seed", title: "seed", number: true, setting: true, folds: (text) => `seed ${text}` },
+  { name: "epochs", title: "epochs", number: true, setting: true, folds: (text) => `${text} epochs` },
   { name: "size", title: "disk (MB)", number: true, text: (run) => fixed(run.size, 2, 1e-6), folds: (text) => `${text} MB` },
   { name: "status", title: "status", folds: (text) => text },
 ];
@@ -147,10 +147,12 @@ function render({ model, el }) {
       const unknown = [a, b].some((run) => (run[order.column.name] ?? null) === null);
       return (order.down && !unknown ? -1 : 1) * compare(order.column, a, b);
     });
-    const columns = COLUMNS.filter((column) => runs.some((run) => shown(column, run) !== "")); // without empty columns
+    const used = COLUMNS.filter((column) => runs.some((run) => shown(column, run) !== "")); // without empty columns
+    const same = used.filter((column) => column.setting && runs.length > 1 && runs.every((run) => shown(column, run) === shown(column, runs[0])));
+    const columns = used.filter((column) => !same.includes(column)); // what runs share is in one line above them
     const scores = runs.flatMap((run) => run.curve);
     const range = [Math.min(...scores), Math.max(...scores)];
-    count.textContent = `${matches.length} of ${runs.length} runs, ${ticked.size} ticked`;
+    count.textContent = `${matches.length} of ${runs.length} runs, ${ticked.size} ticked` + (same.length ? `; all with ${same.map((column) => column.folds(shown(column, runs[0]))).join(", ")}` : "");
     const focused = el.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
     const fill = (across, below) => {
       head.replaceChildren(make("tr", {}, make("th", { scope: "col" }, "✓"), make("th", { scope: "col" }, "pin"),

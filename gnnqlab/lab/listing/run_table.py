@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.lab.figures import figure_view
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.listing.run_rows import Row
+from gnnqlab.units import human_bytes
 
 __all__ = ["RunTable", "rows_html"]
 
@@ -122,6 +122,9 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "status": lambda row: row.status,
 }
 
+_SETTINGS = ("graph", "model", "workers", "link", "seed", "epochs")
+"""Columns that are left out if all runs have the same value, which is named above the table."""
+
 
 def _text(value: int | None) -> str:
     return "" if value is None else str(value)
@@ -136,7 +139,9 @@ def rows_html(rows: Sequence[Row]) -> str:
     """
     scores = [score for row in rows for score in row.curve]
     bottom, top = (min(scores), max(scores)) if scores else (0.0, 1.0)  # one scale for the curves of all runs
-    names = [name for name in _COLUMNS if name != "name" or any(row.name or row.tags for row in rows)]
+    texts_by_name = {name: {text(row) for row in rows} for name, text in _COLUMNS.items()}
+    shared = {name: next(iter(texts_by_name[name])) for name in _SETTINGS if len(rows) > 1 == len(texts_by_name[name])}
+    names = [name for name in _COLUMNS if name not in shared and (name != "name" or texts_by_name[name] != {""})]
     names.insert(names.index("test") + 1, _CURVE)  # as in the interactive table, and visible on a narrow page
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = []
@@ -144,7 +149,8 @@ def rows_html(rows: Sequence[Row]) -> str:
         texts = {name: html.escape(text(row)) for name, text in _COLUMNS.items()} | {_CURVE: _curve(row, bottom, top)}
         lines.append("<tr>" + "".join(f"<td>{texts[name]}</td>" for name in names) + "</tr>")
     size = human_bytes(sum(row.size for row in rows))
-    caption = f"{len(rows)} run{'' if len(rows) == 1 else 's'}, {size} on disk"
+    same = ", ".join(html.escape(f"{name} {text}") for name, text in shared.items() if text)
+    caption = f"{len(rows)} run{'' if len(rows) == 1 else 's'}, {size} on disk" + (f"; all with {same}" if same else "")
     return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from gnnqlab.by_name import did_you_mean
 from gnnqlab.former_names import FormerMember
 from gnnqlab.lab.figures.bundle import FigureData, name_links, table_html
 from gnnqlab.lab.figures.frames import (
@@ -258,7 +259,13 @@ class Comparison:
         return {"text/plain": repr(self), "text/html": table}
 
 
-def compare(runs: Sequence[RunLike], *, target: float | None = None, baseline: str | int | None = None) -> Comparison:
+def compare(
+    runs: Sequence[RunLike],
+    *,
+    target: float | None = None,
+    baseline: str | int | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Comparison:
     """Compare runs in their current state; runs that differ in their seed only are one row, a mean with its interval.
 
     Speed-ups and differences of scores are between runs of the same seed. If runs were evaluated unequally often,
@@ -270,10 +277,11 @@ def compare(runs: Sequence[RunLike], *, target: float | None = None, baseline: s
             of several seeds the lowest.
         baseline: name of the system, label of the row, or position of a run to compare others with; by default Vanilla,
             or the first run if there is no Vanilla.
+        names: name of a system -> its name in tables and figures, for instance ``{"my-codec": "Ours"}``.
 
     Raises:
         TypeError: if ``runs`` are paths.
-        ValueError: if there is no run, the target is not a score in [0, 1], or the baseline is unknown.
+        ValueError: if there is no run, the target is not a score in [0, 1], or a baseline or system is unknown.
     """
     if hasattr(runs, "records"):
         raise ValueError("runs must be a list of runs, got one run; pass compare([run, other]), or compare([run])")
@@ -286,8 +294,20 @@ def compare(runs: Sequence[RunLike], *, target: float | None = None, baseline: s
     snapshots = match_evaluations([take(run) for run in runs])
     groups = group_seeds(snapshots)
     return Comparison(
-        snapshots,
+        _renamed(snapshots, names or {}),
         usual_target(snapshots, baseline=baseline) if target is None else target,
         find_baseline(groups, baseline).numbers[0],
         any(len(group.numbers) > 1 for group in groups),
     )
+
+
+def _renamed(runs: tuple[Snapshot, ...], names: Mapping[str, str]) -> tuple[Snapshot, ...]:
+    """Return the runs with other names of systems in their summaries, from which tables and figures read them."""
+    systems = dict.fromkeys(str(run.summary["system"]) for run in runs)
+    for name in names:
+        if name not in systems:
+            raise ValueError(f"names must be of the systems {list(systems)}, got {name!r}{did_you_mean(name, systems)}")
+    new_names = {system: names.get(system, system) for system in systems}
+    if len(set(new_names.values())) < len(systems):
+        raise ValueError(f"names of systems must differ, got {new_names}")
+    return tuple(replace(run, summary={**run.summary, "system": new_names[run.summary["system"]]}) for run in runs)

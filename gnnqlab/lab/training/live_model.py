@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnqlab.bits.policy import WIDTHS
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.run.folder import read_json
 from gnnqlab.run.run import LIVE, Run
@@ -20,6 +19,7 @@ from gnnqlab.train.config.config_file import find_unimported_modules, read_confi
 from gnnqlab.train.loop.scores import FURTHER_SCORES, SCORES, read_further_score_names, read_score_name
 from gnnqlab.train.records.json_lines import JsonLinesTail, last_line, lines_at, spread_lines
 from gnnqlab.train.records.slow_worker import COMPUTING, find_slow_worker
+from gnnqlab.units import human_bytes
 
 __all__ = ["AGES", "DIRECTIONS", "SENT_COLUMNS", "GrowingColumns", "LiveModel", "Traffic"]
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnqlab.bits.policy import WIDTHS
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.lab.training.live_model import DIRECTIONS, LiveModel
 from gnnqlab.lab.training.live_thinning import Buckets, round_values, thin
+from gnnqlab.units import human_bytes
 
 __all__ = [
     "bit_width_values", "line_values", "pair_bytes", "phases_by_epoch", "phases_by_worker", "volume_by_epoch",

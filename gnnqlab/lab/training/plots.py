@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.charts import bars, lines, panels
-from gnnqlab.lab.figures.frames import (
-    by_epoch,
-    by_tier,
-    device_pairs,
-    human_bytes,
-    mean_over_seeds,
-    phase_seconds,
-    volume_per_epoch,
-)
+from gnnqlab.lab.figures.frames import by_epoch, by_tier, device_pairs, mean_over_seeds, phase_seconds, volume_per_epoch
 from gnnqlab.lab.figures.theme import PHASES, finish, styles_of
 from gnnqlab.study.tables import GROUP
 from gnnqlab.study.tables import convergence as mean_curves
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame

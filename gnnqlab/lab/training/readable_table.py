@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.study.result import MARGIN
 from gnnqlab.study.tables import GROUP, format_value, summarize
 from gnnqlab.terminal import aligned, is_styled
 from gnnqlab.train.loop.scores import FURTHER_SCORES
+from gnnqlab.units import human_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -10,7 +10,6 @@ from typing import Any
 
 from gnnqlab.atomic import write_text
 from gnnqlab.lab.figures.bundle import table_html
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.offline import page
 from gnnqlab.lab.figures.theme import styles_of, template
 from gnnqlab.lab.training.comparison_table import (
@@ -35,6 +34,7 @@ from gnnqlab.lab.training.report_figures import ReportFigures
 from gnnqlab.lab.training.seed_groups import SeedGroup, find_baseline, group_seeds
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, origin_html, take
 from gnnqlab.train.loop.scores import further_test_scores, score_label
+from gnnqlab.units import human_bytes
 
 __all__ = ["export", "write_report"]
 

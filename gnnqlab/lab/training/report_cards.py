@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.training.comparison_table import seconds_to
 from gnnqlab.lab.training.readable_table import ReadableTable
 from gnnqlab.lab.training.snapshot import Snapshot
@@ -14,6 +13,7 @@ from gnnqlab.run.machine_links import bits_text, read_machine_links
 from gnnqlab.train.heartbeat import read_warning
 from gnnqlab.train.loop.scores import further_test_scores, get_test_score, score_label
 from gnnqlab.train.records.slow_worker import computing_seconds, find_slow_worker
+from gnnqlab.units import human_bytes
 
 __all__ = [
     "Card", "cards_of_comparison", "cards_of_run", "cards_over_seeds", "as_number", "percent", "ratio_text",

@@ -12,7 +12,7 @@ from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.controls import MARK, alert, make_tip
 from gnnqlab.lab.tuner.settings import Knob
 
-__all__ = ["ChoiceControl", "Number", "CheckBoxes", "Switch", "TextBox", "control_of"]
+__all__ = ["ChoiceControl", "Number", "CheckBoxes", "OpenChoice", "Switch", "TextBox", "control_of"]
 
 _WIDE, _LABEL = "392px", "88px"
 OnChange = Callable[[str, Any], None]
@@ -134,6 +134,29 @@ class ChoiceControl(_Control):
 
     def _set(self, value: Any) -> None:
         self.list.value = value
+
+
+class OpenChoice(ChoiceControl):
+    """List of usual values with a box for any other one, sent when the input is complete."""
+
+    def __init__(self, name: str, knob: Knob, value: str, on_change: OnChange, options: Sequence[str]) -> None:
+        import ipywidgets as widgets
+
+        super().__init__(name, knob, value, on_change, options)
+        self.list.layout.width = "220px"
+        # The description is for screen readers only; the list shows the label.
+        self.box = widgets.Text(
+            value, description=f"{knob.label}, exactly", tooltip=knob.help, continuous_update=False,
+            layout={"width": "84px"}, style={"description_width": "0px"},
+        )  # fmt: skip
+        self.box.observe(lambda change: self._request(change["new"].strip()), names="value")
+        self.widget = self._place(self.list, self.box)
+
+    def _set(self, value: str) -> None:
+        if value not in self.list.options:
+            self.list.options = (*self.list.options, value)
+        super()._set(value)
+        self.box.value = value
 
 
 class CheckBoxes(_Control):

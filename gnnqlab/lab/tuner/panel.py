@@ -8,10 +8,10 @@ import threading
 import time
 from typing import Any
 
-from gnnqlab.lab.figures.controls import PAGE, alert, make_access, row_with_tip
+from gnnqlab.lab.figures.controls import PAGE, TABLE, alert, make_access, row_with_tip
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.updates import Updater
-from gnnqlab.lab.tuner.controls import ChoiceControl, Number, control_of
+from gnnqlab.lab.tuner.controls import ChoiceControl, Number, OpenChoice, control_of
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
 from gnnqlab.lab.tuner.settings import LINKS, PLACE, PRESETS, Knob, knobs_of
@@ -30,6 +30,14 @@ _REST_S = 0.4
 _AS_SET = "as set"
 _HERE, _QUEUE = "this machine", "SLURM"
 _TRAIN = "Launch a run with these settings, in processes of its own"
+# On a narrow page knobs scroll in a box above the figure, and the tiles are below it, so that λ and figure are in view.
+_STYLE = """<style>
+.gnnqlab-tuner { container-type: inline-size; }
+@container (max-width: 1030px) {
+  .gnnqlab-knobs { max-height: 190px; overflow-y: auto; }
+  .gnnqlab-words { order: 2; }
+}
+</style>"""
 _SYSTEM = Knob(label="System", help="Training system: selects, schedules and quantizes exchanged rows", kind="choice")
 
 
@@ -57,21 +65,30 @@ class TunerPanel:
         self.title, self.status, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.title.value = "<b>Tuner</b>"
         self.code.layout.display = "none"
+        self.advice = widgets.HTML(layout={"display": "none"}).add_class(TABLE)
+        """Ranking of all systems for the place, hidden until it is requested."""
+        self._advised_place: tuple[Any, ...] = ()
         self._shown = TunerNumbers()
         self.access = make_access()
         self.figure = FigureView(draw_tuner(self._shown), width=PAGE)
         self.access.observe(self._recolour, names="dark")
         place_widgets = [self.controls[name].widget for name in ("workers", "layers", "hidden", "model", "link")]
-        buttons = widgets.HBox([self.train, *self.place_choice, self.stop, self.reset, self.show_code])
+        buttons = widgets.HBox(
+            [self.train, *self.place_choice, self.stop, self.reset, self.show_code, self.recommend],
+            layout={"flex_flow": "row wrap"},
+        )
         # Knobs are next to the figure on a wide page, so that both are in view; above it on a narrow one.
         knobs = widgets.HBox([self.own, widgets.VBox(place_widgets)], layout={"flex_flow": "row wrap"})
+        knobs.add_class("gnnqlab-knobs")
+        self.words.add_class("gnnqlab-words")
         left_box = widgets.VBox(
             [buttons, self.code, self.status, knobs], layout={"flex": "1 1 400px", "min_width": "0px"}
         )
         right_box = widgets.VBox([self.words, self.figure.widget], layout={"flex": "100 1 620px", "min_width": "0px"})
         right_box.add_class("gnnqlab-room")
         columns = widgets.HBox([left_box, right_box], layout={"flex_flow": "row wrap"})
-        self.box = widgets.VBox([self.title, columns, self.access])
+        self.box = widgets.VBox([widgets.HTML(_STYLE), self.title, columns, self.advice, self.access])
+        self.box.add_class("gnnqlab-tuner")
         self._update_words()
         self.updater.request()  # in a thread, because the traced epochs would delay the controls
 
@@ -90,7 +107,7 @@ class TunerPanel:
             "layers": place("layers"),
             "hidden": place("hidden", step=8),
             "model": ChoiceControl("model", PLACE["model"], settings.model, on_change, sorted(MODELS)),
-            "link": ChoiceControl("link", PLACE["link"], settings.link, on_change, LINKS),
+            "link": OpenChoice("link", PLACE["link"], settings.link, on_change, LINKS),
             "system": ChoiceControl("system", _SYSTEM, settings.system, on_change, sorted(SYSTEMS)),
         }
         self._own: dict[str, Any] = {}
@@ -108,6 +125,9 @@ class TunerPanel:
         self.stop = _button("Stop", "stop", "End the run and all its processes")
         self.reset = _button("Reset", "undo", "Return all knobs to their initial values")
         self.show_code = _button("Code", "code", "Show or hide equivalent Python code")
+        self.recommend = _button(
+            "Recommend", "trophy", "Show or hide the ranking of all systems for this graph, model, workers and link"
+        )
         self.place_choice: list[Any] = []
         """Choice of the machine for Train, where there is SLURM."""
         if shutil.which("sbatch"):
@@ -121,6 +141,7 @@ class TunerPanel:
         self.stop.on_click(lambda button: self._in_background(self.session.stop, "The run is being stopped …"))
         self.reset.on_click(lambda button: self._move(self.model.reset))
         self.show_code.on_click(self._toggle_code)
+        self.recommend.on_click(self._toggle_advice)
 
     def _make_own(self) -> None:
         """Replace the controls of the previous system by those of the current one."""
@@ -178,12 +199,28 @@ class TunerPanel:
             if settings.assigns and all(getattr(settings, key) == value for key, value in knobs.items())
         )
         self.preset.value = next(preset_names, _AS_SET)
+        if settings.place != self._advised_place:  # the ranking is one of another place
+            self.advice.layout.display = "none"
         self._changed_at_s, self._is_steered, self._trouble = time.monotonic(), False, ""
         self.updater.request()
 
     def _toggle_code(self, button: Any) -> None:
         self.code.layout.display = "none" if self.code.layout.display is None else None
         self.updater.request()
+
+    def _toggle_advice(self, button: Any) -> None:
+        if self.advice.layout.display is None:
+            self.advice.layout.display = "none"
+        else:
+            self._in_background(self._advise, "All systems are ranked for this place …")
+
+    def _advise(self) -> None:
+        """Show the ranking of all systems, from the estimate or the timed probe that exists."""
+        place = self.model.settings.place
+        ranking = self.model.recommend()._repr_html_()
+        with self._lock:
+            if self.model.settings.place == place:  # else it would be the ranking of another place
+                self.advice.value, self._advised_place, self.advice.layout.display = ranking, place, None
 
     def _in_background(self, action: Any, words: str) -> None:
         """Launch or stop in a thread, which takes seconds; a callback must return at once."""
@@ -270,9 +307,12 @@ class TunerPanel:
         trouble = f"<br>{alert(self._trouble)}" if self._trouble else ""
         self.status.value = _line(self._starting or self.session.sentence, trouble)
         if self.code.layout.display is None:
-            style = "overflow:auto;user-select:all"  # a click selects all of it
+            name, style = f"gnnqlab-code-{self.code.model_id}", "overflow:auto;user-select:all;margin:0"
             code = html.escape(self.model.to_code())
-            self.code.value = f"<pre tabindex='0' aria-label='Python' style='{style}'>{code}</pre>"
+            self.code.value = (
+                f"<button type='button' data-copy='{name}' style='float:right'>Copy</button>"
+                f"<pre id='{name}' tabindex='0' aria-label='Python' style='{style}'>{code}</pre>"
+            )
 
     def _serve_run(self) -> float | None:
         """Once knobs rest, send their changes to the run or time launched runs; return the next delay in seconds."""
@@ -309,7 +349,7 @@ def _close(widget: Any) -> None:
 def _button(name: str, icon: str, tooltip: str) -> Any:
     import ipywidgets as widgets
 
-    return widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "100px"})
+    return widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "auto", "min_width": "100px"})
 
 
 def _line(words: str, *fragments: str) -> str:

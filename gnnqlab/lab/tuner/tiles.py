@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
-from gnnqlab.lab.figures.frames import human_bytes
-from gnnqlab.lab.tuner.model import TunerModel, format_power
+from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.tune.forecast import Forecast
+from gnnqlab.units import format_power, human_bytes, human_seconds
 
 __all__ = ["Tile", "tiles", "tiles_html"]
 
@@ -37,14 +37,14 @@ def tiles(model: TunerModel) -> list[Tile]:
     headline_tiles = [
         Tile(
             name="Epoch" if model.is_timed else "Epoch, first estimate",
-            value=_seconds(forecast.epoch_s),
-            note=f"predicted {speedup:.2f}×{spread_text} Vanilla, {_seconds(forecast.vanilla_s)}"
+            value=human_seconds(forecast.epoch_s),
+            note=f"predicted {speedup:.2f}×{spread_text} Vanilla, {human_seconds(forecast.vanilla_s)}"
             + ("" if model.is_timed else "; not timed yet"),
         ),
         Tile(
             name=f"{epochs} such epochs",
-            value=_seconds(epochs * forecast.epoch_s),
-            note=f"Vanilla {_seconds(epochs * forecast.vanilla_s)}; without bit assignment and evaluation",
+            value=human_seconds(epochs * forecast.epoch_s),
+            note=f"Vanilla {human_seconds(epochs * forecast.vanilla_s)}; without bit assignment and evaluation",
         ),
         Tile(
             name="Sent per epoch",
@@ -116,9 +116,3 @@ def _unbroken(note: str) -> str:
     """
     parts = note.replace(", ", ",\n").splitlines()
     return " ".join(f'<span style="display:inline-block">{html.escape(part)}</span>' for part in parts)
-
-
-def _seconds(seconds: float) -> str:
-    if seconds >= 120:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.1f} ms"

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from gnnqlab.lab.figures.bundle import FigureData
 from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
-from gnnqlab.lab.tuner.model import TunerModel, format_power
+from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.settings import OFFERED
+from gnnqlab.units import format_power
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

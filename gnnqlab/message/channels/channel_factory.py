@@ -96,7 +96,7 @@ class ChannelFactory:
         """Create the channel of an exchange key for training; if the plan is exact, float32 and without a cache."""
         options: dict[str, Any] = {
             **self._common_options(place, plan),
-            "codec": Float32() if plan.exact else self.codec_of(place.direction),
+            "codec": Float32() if plan.exact else self.codec_of(place.direction).codec_at(place),
             "bits": Fixed() if plan.exact else of_direction(self.bits, place.direction),
             "transport": self.transport,
             "phases": phases,
@@ -125,7 +125,7 @@ class ChannelFactory:
         """Create the channel of a broadcast block; an exact one has float32 rows and never skips."""
         options: dict[str, Any] = {
             **self._common_options(place, plan),
-            "codec": Float32() if exact else self.codec_of(place.direction),
+            "codec": Float32() if exact else self.codec_of(place.direction).codec_at(place),
             "bits": Fixed() if exact else of_direction(self.bits, place.direction),
             "transport": (self.exact_transport or self.transport) if exact else self.transport,
             "phases": phases,

@@ -19,6 +19,8 @@ from gnnqlab.message.layout import Layout, Part, make_layout
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gnnqlab.message.exchange_key import ExchangeKey
+
 __all__ = ["Codec", "Noise", "PartCodec", "PartRows", "require_finite"]
 
 _LINE = 16
@@ -105,6 +107,14 @@ class Codec(AxisPart):
     def biased(self, direction: str) -> str:
         """Return the reason why messages are biased, or an empty string; :mod:`gnnqlab.systems.unbiased` calls it."""
         return ""
+
+    def at_work(self) -> Codec:
+        """Create the codec of one worker; by default the part itself, which has no state."""
+        return self
+
+    def codec_at(self, place: ExchangeKey) -> Codec:
+        """Return the codec of an exchange key; by default one serves all keys. `ChannelFactory` calls it."""
+        return self
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         """Allocate an uninitialised ``(n, D)`` output with the strides that decoding is fastest for."""

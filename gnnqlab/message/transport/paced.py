@@ -23,6 +23,7 @@ from torch import Tensor
 from gnnqlab.message.transport.header import Headers
 from gnnqlab.message.transport.preposted_receives import Expected
 from gnnqlab.message.transport.transport import Transfer, Transport
+from gnnqlab.partition.cut import check_host_count
 
 __all__ = ["Paced", "Pacer"]
 
@@ -47,8 +48,7 @@ class Pacer:
     """
 
     def __init__(self, rank: int, workers: int, *, hosts: int, bytes_per_s: float, board: Path) -> None:
-        if hosts < 1 or workers % hosts:
-            raise ValueError(f"workers must be a multiple of the hosts, got {workers} workers on {hosts} hosts")
+        check_host_count(workers, hosts)
         if not bytes_per_s > 0:
             raise ValueError(f"bytes_per_s must be positive, got {bytes_per_s}")
         self.rank, self.workers = rank, workers

@@ -96,6 +96,22 @@ class Staged:
             self._host.give(buffer, event)
         self._host_buffers = []
 
+    def learn_sizes(self, workers: int, *, collective: bool = False) -> None:
+        """Exchange message sizes and shorten receive buffers to them, for collectives and NCCL.
+
+        Point-to-point Gloo needs no sizes: it accepts a message shorter than its buffer.
+        """
+        if not collective and self.backend != "nccl":
+            return
+        # NCCL exchanges the sizes in device memory; reading them synchronizes the device.
+        device = self.device if self.backend == "nccl" else torch.device("cpu")
+        sizes = [self.send[peer].numel() if peer in self.send else 0 for peer in range(workers)]
+        announced_sizes = torch.empty(workers, dtype=torch.int64, device=device)  # (P,) bytes from each worker
+        dist.all_to_all_single(announced_sizes, torch.tensor(sizes, device=device), group=self.group)
+        for peer, size in enumerate(announced_sizes.tolist()):
+            if peer in self.receive:
+                self.receive[peer] = self.receive[peer][:size]  # a view, so the message is still received in place
+
     def _like(self, buffer: Tensor) -> Tensor:
         host_buffer = self._host.take(buffer.numel())
         self._host_buffers.append(host_buffer)

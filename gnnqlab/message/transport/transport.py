@@ -80,17 +80,24 @@ class _OverGroup:
     """Common part of the transports: rank and group, time limit of a message (by default the group's), buffers."""
 
     def __init__(
-        self, rank: int, workers: int, group: dist.ProcessGroup | None = None, timeout: timedelta | None = None
+        self,
+        rank: int,
+        workers: int,
+        group: dist.ProcessGroup | None = None,
+        timeout: timedelta | None = None,
+        *,
+        times_messages: bool = True,
     ) -> None:
         self.rank, self.workers, self.group, self._timeout = rank, workers, group, timeout
-        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport")  # its thread starts at the first use
+        # Its thread starts at the first use.
+        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport") if times_messages else None
         self._host = HostBuffers()
 
 
 class Direct(_OverGroup):
     """Point-to-point transport that posts all receives, then all sends. Receives may be preposted.
 
-    On the CPU a thread waits for the messages, so that their times are measured before ``wait`` is called.
+    On the CPU a thread waits for the messages, if the transport times them, before ``wait`` is called.
     """
 
     def prepost(self, receive: Buffers, headers: Headers | None = None) -> Expected | None:
@@ -116,7 +123,7 @@ class Direct(_OverGroup):
         watcher = self._watcher if staging.on_host else None
         transfer = _PeerTransfer(staging, rounds, watcher=watcher, expected=expected, timeout=self._timeout)
         if bounded:
-            _learn_sizes(staging, self.workers)
+            staging.learn_sizes(self.workers)
         if not staging.copies:  # else `start` posts, after the copies to host memory
             transfer.post_round()
         return transfer
@@ -132,7 +139,7 @@ class Ring(_OverGroup):
         rounds = [self._round(k, staging) for k in range(1, self.workers)]
         transfer = _PeerTransfer(staging, rounds, timeout=self._timeout)
         if bounded:
-            _learn_sizes(staging, self.workers)
+            staging.learn_sizes(self.workers)
         if not staging.copies:
             transfer.post_round()
         return transfer
@@ -325,7 +332,7 @@ class _AllToAllTransfer(Transfer):
             headers.post_round()
             headers.finish_rounds()
         if self._bounded:
-            _learn_sizes(staging, self._workers, collective=True)
+            staging.learn_sizes(self._workers, collective=True)
         empty_part = torch.empty(0, dtype=torch.uint8)  # this worker, and peers without rows, have empty parts
         parts = [staging.send.get(peer, empty_part) for peer in range(self._workers)]
         device = next(iter(staging.send.values()), empty_part).device
@@ -344,23 +351,6 @@ class _AllToAllTransfer(Transfer):
                 self._staged.receive[peer].copy_(part)
                 self._arrived(peer)
         self._staged.land()
-
-
-def _learn_sizes(staging: Staged, workers: int, *, collective: bool = False) -> None:
-    """Exchange message sizes and shorten receive buffers to them, for collectives and NCCL.
-
-    Point-to-point Gloo needs no sizes: it accepts a message shorter than its buffer.
-    """
-    if not collective and staging.backend != "nccl":
-        return
-    # NCCL exchanges the sizes in device memory; reading them synchronizes the device.
-    device = staging.device if staging.backend == "nccl" else torch.device("cpu")
-    sizes = [staging.send[peer].numel() if peer in staging.send else 0 for peer in range(workers)]
-    announced_sizes = torch.empty(workers, dtype=torch.int64, device=device)  # (P,) bytes from each worker
-    dist.all_to_all_single(announced_sizes, torch.tensor(sizes, device=device), group=staging.group)
-    for peer, size in enumerate(announced_sizes.tolist()):
-        if peer in staging.receive:
-            staging.receive[peer] = staging.receive[peer][:size]  # a view, so the message is still received in place
 
 
 class Alone:
@@ -382,7 +372,13 @@ TRANSPORTS: dict[str, Callable[..., Transport]] = {"direct": Direct, "ring": Rin
 
 
 def make_transport(
-    name: str, rank: int, workers: int, group: dist.ProcessGroup | None = None, timeout: timedelta | None = None
+    name: str,
+    rank: int,
+    workers: int,
+    group: dist.ProcessGroup | None = None,
+    timeout: timedelta | None = None,
+    *,
+    times_messages: bool = True,
 ) -> Transport:
     """Create a transport by name; a single worker gets one that sends nothing.
 
@@ -390,10 +386,11 @@ def make_transport(
         rank, workers: rank in the group, and its size.
         group: process group to exchange in; by default all processes.
         timeout: time limit of a message; by default that of the group.
+        times_messages: False saves the thread of ``direct`` that measures the times of messages.
 
     Raises:
         ValueError: if the name is unknown; the message lists the known ones.
     """
     if name not in TRANSPORTS:
         raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {name!r}{did_you_mean(name, TRANSPORTS)}")
-    return Alone() if workers == 1 else TRANSPORTS[name](rank, workers, group, timeout)
+    return Alone() if workers == 1 else TRANSPORTS[name](rank, workers, group, timeout, times_messages=times_messages)

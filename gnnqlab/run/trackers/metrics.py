@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gnnqlab.run.folder import read_json, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from gnnqlab.run.run_data import RunData
 
-__all__ = ["Metric", "new_epochs", "new_metrics", "parameters"]
+__all__ = ["STATE", "Metric", "log_epochs", "new_epochs", "new_metrics", "parameters", "unexported_epochs"]
 
+STATE = "exported.json"
+"""File in the folder of an export with the last exported epoch."""
 _EQUAL = ("loss", "lr", "train_score", "val_score", "test_score")
 """Columns with the same value on all workers."""
 
@@ -57,6 +62,28 @@ def new_epochs(run: RunData, *, after: int = -1) -> Iterator[tuple[int, dict[str
         metrics_of_epoch = list(metrics)
         values = {metric.name: metric.value for metric in metrics_of_epoch}
         yield epoch, values | {"time_s": metrics_of_epoch[0].time_s}
+
+
+def unexported_epochs(run: RunData, folder: Path) -> list[tuple[int, dict[str, float]]] | None:
+    """Return the epochs of a run that an earlier export into a folder lacks; ``None`` if it lacks none.
+
+    Args:
+        run: the run, which may still train.
+        folder: folder of the export, which is created if it is missing.
+    """
+    folder.mkdir(exist_ok=True)
+    exported = read_json(folder / STATE)
+    epochs = list(new_epochs(run, after=-1 if exported is None else int(exported["epoch"])))
+    return epochs if epochs or exported is None else None
+
+
+def log_epochs(tracker: Any, epochs: Sequence[tuple[int, dict[str, float]]], folder: Path) -> None:
+    """Log epochs with a tracker, end it, and store the last epoch in the folder of the export."""
+    for epoch, values in epochs:
+        tracker.log(values, step=epoch)
+    tracker.finish()
+    # After the metrics are on disk: an interrupted export repeats epochs, and loses none.
+    write_json(folder / STATE, {"epoch": epochs[-1][0] if epochs else -1})
 
 
 def _values(rows: pd.DataFrame) -> dict[str, float]:

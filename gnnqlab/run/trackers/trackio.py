@@ -6,15 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnqlab.run.folder import read_json, write_json
-from gnnqlab.run.trackers.metrics import new_epochs, parameters
+from gnnqlab.run.trackers.metrics import log_epochs, parameters, unexported_epochs
 
 if TYPE_CHECKING:
     from gnnqlab.run.run_data import RunData
 
 __all__ = ["export_trackio"]
-
-_STATE = "exported.json"
 
 
 def export_trackio(run: RunData) -> Path:
@@ -43,11 +40,8 @@ def export_trackio(run: RunData) -> Path:
         ) from error
 
     folder = run.folder / "trackio"
-    folder.mkdir(exist_ok=True)
-    exported = read_json(folder / _STATE)
-    last_epoch = -1 if exported is None else int(exported["epoch"])
-    epochs = list(new_epochs(run, after=last_epoch))
-    if exported is not None and not epochs:
+    epochs = unexported_epochs(run, folder)
+    if epochs is None:
         return folder
     tracker = trackio.init(
         project=os.environ.get("TRACKIO_PROJECT", "gnnqlab"),
@@ -58,9 +52,5 @@ def export_trackio(run: RunData) -> Path:
         auto_log_gpu=False,  # measurements of this process are not those of the run
         auto_log_cpu=False,
     )
-    for epoch, values in epochs:
-        tracker.log(values, step=epoch)
-    tracker.finish()
-    # After the metrics are on disk: an interrupted export repeats epochs, and loses none.
-    write_json(folder / _STATE, {"epoch": epochs[-1][0] if epochs else last_epoch})
+    log_epochs(tracker, epochs, folder)
     return folder

@@ -7,15 +7,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnqlab.run.folder import read_json, write_json
-from gnnqlab.run.trackers.metrics import new_epochs, parameters
+from gnnqlab.run.trackers.metrics import STATE, log_epochs, new_epochs, parameters, unexported_epochs
 
 if TYPE_CHECKING:
     from gnnqlab.run.run_data import RunData
 
 __all__ = ["export_wandb"]
-
-_STATE = "exported.json"
 
 
 def export_wandb(run: RunData) -> Path:
@@ -44,16 +41,13 @@ def export_wandb(run: RunData) -> Path:
         ) from error
 
     folder = run.folder / "wandb"
-    folder.mkdir(exist_ok=True)
-    exported = read_json(folder / _STATE)
-    last_epoch = -1 if exported is None else int(exported["epoch"])
-    epochs = list(new_epochs(run, after=last_epoch))
-    if exported is not None and not epochs:
+    epochs = unexported_epochs(run, folder)
+    if epochs is None:
         return folder
     mode = os.environ.get("WANDB_MODE", "offline")
     if mode == "offline":
         # An upload of a folder replaces the run on the server, so that a second folder would lose the first epochs.
-        (folder / _STATE).unlink(missing_ok=True)
+        (folder / STATE).unlink(missing_ok=True)
         for earlier in folder.glob("offline-run-*"):
             shutil.rmtree(earlier)
         epochs = list(new_epochs(run))
@@ -68,9 +62,5 @@ def export_wandb(run: RunData) -> Path:
         settings={"x_disable_stats": True, "console": "off"},
         resume=None if mode == "offline" else "allow",
     )
-    for epoch, values in epochs:
-        tracker.log(values, step=epoch)
-    tracker.finish()
-    # After the metrics are on disk: an interrupted export repeats epochs, and loses none.
-    write_json(folder / _STATE, {"epoch": epochs[-1][0] if epochs else last_epoch})
+    log_epochs(tracker, epochs, folder)
     return folder

@@ -200,6 +200,13 @@ class LaunchKeywords(TypedDict, total=False):
     """Bits of activations saved for the backward pass; messages have 32."""
     ratio: float
     """Columns after the random projection of product inputs, relative to before, in (0, 1]; 1: no projection."""
+    refresh_every: int
+    """Epochs between two bases; the first one follows epoch ``first``."""
+    iterations: int
+    """Products with the second moments per refresh."""
+    least_gain: float
+    """Least factor by which a basis must reduce the squared error of a row to be used; above 1, because its error
+    is a bias, which does not average out."""
     feature_smoothing: float
     """γ in [0, 1) for halo rows; 0: no smoothing. PipeGCN-F uses 0.95."""
     gradient_smoothing: float

@@ -11,6 +11,7 @@ from gnnqlab.former_names import FormerMember, accepts_former_names, with_presen
 from gnnqlab.message.codecs.entropy import without_codes
 from gnnqlab.message.transport.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
+from gnnqlab.partition.cut import check_host_count
 from gnnqlab.settings import NO_OPTION, POSITIVE, Former, OneOf, Range, Setting, check, settings_in
 from gnnqlab.systems.recipe_call import RecipeCall
 from gnnqlab.systems.registry import SYSTEMS, make_system
@@ -236,11 +237,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         Setting(name="workers", kind=int, rules=(Range(1),)).check(self.workers)
         assert self.launch.hosts is not None
-        # Hosts have equal numbers of workers: rank r is on host r // (workers / hosts).
-        if self.workers % self.launch.hosts:
-            raise ValueError(
-                f"workers must be a multiple of the hosts, got {self.workers} worker(s) on {self.launch.hosts} hosts"
-            )
+        check_host_count(self.workers, self.launch.hosts)
         if self.train.input_features == "cache" and self.model.input_dropout > 0:
             raise ValueError(
                 f"input_features 'cache' sends them once, but input_dropout {self.model.input_dropout} changes them in "

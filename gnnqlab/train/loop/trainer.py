@@ -255,14 +255,12 @@ def worker_context(shard: Shard, settings: TrainSettings, device: torch.device |
     )
 
 
-def worker_components(system: System, exchange: Exchange, *, bits: object, cache: object) -> dict[str, object]:
-    """Return the components of one worker by axis, in the order of the axes."""
+def worker_components(system: System, exchange: Exchange, **running: object) -> dict[str, object]:
+    """Return the components of one worker in the order of the axes; ``running`` has ``bits``, ``cache``, ``codec``."""
     return {
         "exchange": exchange,
         "sampler": system.sampler,
-        "cache": cache,
-        "codec": system.codec,
-        "bits": bits,
+        **{axis: running[axis] for axis in ("cache", "codec", "bits")},
         "schedule": exchange.schedule,
         "compute": exchange.products,
     }
@@ -315,8 +313,11 @@ def worker_trainer(
     clock, observers = clock or PhaseTimer(), observers or Observers(rank=shard.rank)
     distributed = shard.workers > 1 and dist.is_initialized()
     worker = worker_context(shard, settings, device)
-    bits = by_direction(system.bits, lambda part: in_force(part, worker))
-    cache = at_work(system.cache)
+    running = {
+        "bits": by_direction(system.bits, lambda part: in_force(part, worker)),
+        "cache": at_work(system.cache),
+        "codec": by_direction(system.codec, lambda part: part.at_work()),
+    }
     transport = transports(settings.transport, shard.rank, shard.workers)
     # Rows of evaluation and cached rows go directly from sender to receiver, whatever the transport of training.
     exact_transport = transports("direct", shard.rank, shard.workers)
@@ -327,8 +328,7 @@ def worker_trainer(
     exchange = join(
         system,
         shard,
-        bits=bits,
-        cache=cache,
+        **running,
         transport=transport,
         exact_transport=exact_transport,
         seed=settings.seed,
@@ -342,7 +342,7 @@ def worker_trainer(
     # Callbacks of the parts, which act between epochs.
     training = Training(
         worker=worker,
-        parts=worker_components(system, exchange, bits=bits, cache=cache),
+        parts=worker_components(system, exchange, **running),
         of_direction=of_direction,
         shard=shard,
         distributed=distributed,

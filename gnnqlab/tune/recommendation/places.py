@@ -23,14 +23,12 @@ from gnnqlab.tune.timing import PROBED, EpochTime, Timing, with_probed_parts
 from gnnqlab.tune.trace import trace
 from gnnqlab.tune.traced import Trace
 
-__all__ = ["ProbedPlaces", "scale_to_cut", "with_equal_computation", "with_short_gradients"]
+__all__ = ["ProbedPlaces", "scale_to_cut", "with_short_gradients"]
 
 _CUT_EPOCHS = 2
 """Traced epochs of another cut: the second one has the ranges of a first assignment."""
 _PRODUCT_EPOCHS = 5
 """Traced epochs of other products, of which the least time counts."""
-_COMPUTED = ("central", "marginal", "dense", "optimizer", "other")
-"""Phases that do not depend on messages."""
 _MEASURED = ("central", "marginal", "dense", "other")
 """Phases that depend on products."""
 _LIMIT = 4.0
@@ -46,8 +44,8 @@ class ProbedPlaces:
     """
 
     def __init__(self, probe: Probe, graph: Graph) -> None:
-        self.probe, self._graph = replace(probe, timing=with_equal_computation(probe.timing)), graph
-        self._probes: dict[str, Probe] = {_key(probe.config.system): self.probe}
+        self.probe, self._graph = probe, graph
+        self._probes: dict[str, Probe] = {_key(probe.config.system): probe}
 
     def find(self, system: System, *, services: bool = False) -> Probe:
         """Return the probe of a system's place.
@@ -89,18 +87,6 @@ def _key(system: System) -> str:
     return repr([getattr(system, axis) for axis in PROBED])
 
 
-def with_equal_computation(timing: Timing) -> Timing:
-    """Return a timing whose two runs compute equally long: the shorter of both, since other load only lengthens phases.
-
-    Bit-widths do not change sums and products, so a difference between the runs would favour one kind of messages.
-    """
-    least = {
-        name: min(timing.exact.phases.get(name, 0.0), timing.quantized.phases.get(name, 0.0)) for name in _COMPUTED
-    }
-    exact, quantized = (_with_phases(each, {**each.phases, **least}) for each in (timing.exact, timing.quantized))
-    return replace(timing, exact=exact, quantized=quantized)
-
-
 def scale_to_cut(timing: Timing, probed: Trace, own: Trace) -> Timing:
     """Return the timing of another cut, with the work that both traces count.
 
@@ -119,7 +105,7 @@ def scale_to_cut(timing: Timing, probed: Trace, own: Trace) -> Timing:
             # A phase without work in the probe takes its share of all sums.
             phases[name] = phases.get(name, 0.0) * part / probed_part if probed_part else part * sums_s
         phases |= {name: coded * phases.get(name, 0.0) for name in ("encode", "decode")}
-        return _with_phases(epoch_time, phases)
+        return epoch_time.with_phases(phases)
 
     return replace(timing, exact=scaled(timing.exact), quantized=scaled(timing.quantized))
 
@@ -131,7 +117,7 @@ def with_short_gradients(probe: Probe) -> Probe:
 
     def shortened(epoch_time: EpochTime) -> EpochTime:
         reduce_s = epoch_time.phases.get("reduce", 0.0)
-        return _with_phases(epoch_time, {**epoch_time.phases, "reduce": max(0.0, reduce_s - saved_s)})
+        return epoch_time.with_phases({**epoch_time.phases, "reduce": max(0.0, reduce_s - saved_s)})
 
     short_timing = replace(
         timing,
@@ -142,15 +128,10 @@ def with_short_gradients(probe: Probe) -> Probe:
     return replace(probe, timing=short_timing)
 
 
-def _with_phases(epoch_time: EpochTime, phases: Mapping[str, float]) -> EpochTime:
-    """Return the time with other phases; communication, which gives the link, stays."""
-    return replace(epoch_time, phases=dict(phases), epoch_s=epoch_time.communication_s + sum(phases.values()))
-
-
 def _scale_phases(timing: Timing, ratios: Mapping[str, float]) -> Timing:
     def scaled(epoch_time: EpochTime) -> EpochTime:
         phases = {name: ratios.get(name, 1.0) * seconds for name, seconds in epoch_time.phases.items()}
-        return _with_phases(epoch_time, phases)
+        return epoch_time.with_phases(phases)
 
     return replace(timing, exact=scaled(timing.exact), quantized=scaled(timing.quantized))
 

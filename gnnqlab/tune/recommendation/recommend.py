@@ -33,8 +33,8 @@ from gnnqlab.tune.recommendation.untrained import estimate_probe
 
 __all__ = ["rank_systems", "recommend"]
 
-_TRACED = 12
-"""Epochs of a probe: ranges of the first assignment, and the bound."""
+_TRACED = 24
+"""Epochs of a probe: ranges of the first assignment, the bound, and losses about which SYLVIE's rule decides."""
 _SCANNED = 6
 """Systems other than Vanilla that a scan of link rates compares."""
 
@@ -176,7 +176,8 @@ def _check(objective: str, workers: int, epochs: int, *, estimate: bool) -> str:
     if objective == "time":
         objective = OBJECTIVES[0]
     if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
+        names = ("time", *OBJECTIVES[1:])  # as on the command line; the long form is accepted too
+        raise ValueError(f"systems are ranked by one of {names}, got {objective!r}")
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 2:
         raise ValueError(f"workers must be at least 2 to compare systems, got {workers}; one process needs none")
     if epochs < 6:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.systems.recipe_call import RecipeCall
+from gnnqlab.cards import table_html
+from gnnqlab.partition.parts import QUICK_CUT_EDGES
+from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.registry import make_system
 from gnnqlab.systems.services import GRADIENTS
 from gnnqlab.systems.system import System
@@ -16,6 +18,7 @@ from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.recommendation.alternatives import Alternative
 from gnnqlab.tune.recommendation.ranking import MARGIN, Option, RateChange, first_of_each_system
+from gnnqlab.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -92,26 +95,28 @@ class Recommendation:
             return f"{best.label}: {self._reason_of_best()}"
         place = "one process" if fewer.workers == 1 else f"Vanilla on {fewer.workers} workers"
         return (
-            f"{place}: {_ms(fewer.epoch_s)} an epoch, less than {_ms(best.forecast.epoch_s)} of {best.label} on "
-            f"{self.probe.config.workers} workers, whose messages cost more time than they save"
+            f"{place}: {human_seconds(fewer.epoch_s)} an epoch, less than {human_seconds(best.forecast.epoch_s)} of "
+            f"{best.label} on {self.probe.config.workers} workers, whose messages cost more time than they save"
         )
 
     def _reason_of_best(self) -> str:
         best, vanilla = self.best.forecast, self.vanilla.forecast
         if self.objective == "memory":
             own, others = self.best.cost("memory"), self.vanilla.cost("memory")
-            return f"{own / 1e6:.3g} MB on the worker that needs the most, Vanilla {others / 1e6:.3g} MB"
+            return f"{human_bytes(own)} on the worker that needs the most, Vanilla {human_bytes(others)}"
         link_share = (vanilla.phases["wire"] + vanilla.phases.get("reduce", 0.0)) / vanilla.epoch_s
         if self.best.candidate.name == "vanilla":
             return (
                 f"no other system is predicted to be better by more than {MARGIN:.0%}; the link takes {link_share:.0%} "
-                f"of Vanilla's epoch of {_ms(vanilla.epoch_s)}"
+                f"of Vanilla's epoch of {human_seconds(vanilla.epoch_s)}"
             )
         fewer_bytes = vanilla.bytes_sent / max(best.bytes_sent, 1)
         sent = f"sends {fewer_bytes:.1f} times fewer bytes" if fewer_bytes > 1.05 else "sends as many bytes"
+        times = f"{human_seconds(best.epoch_s)} an epoch, Vanilla {human_seconds(vanilla.epoch_s)}"
+        risk = self.best.risk
         return (
-            f"{_ms(best.epoch_s)} an epoch, Vanilla {_ms(vanilla.epoch_s)}, of which the link takes {link_share:.0%}; "
-            f"it {sent}, and needs {self.best.risk.factor:.2f} times Vanilla's epochs ({self.best.risk.source})"
+            f"{times}, of which the link takes {link_share:.0%}; it {sent}, and needs {risk.factor:.2f} times "
+            f"Vanilla's epochs ({risk.source})"
         )
 
     @property
@@ -188,13 +193,13 @@ class Recommendation:
                 {
                     "option": row["option"],
                     "× Vanilla": f"{row['times_better']:.2f}",
-                    "epoch": _ms(row["epoch_s"]),
-                    "computing": _ms(row["computing_s"]),
-                    "coding": _ms(row["coding_s"]),
-                    "wire": _ms(row["wire_s"]),
-                    "sum gradients": _ms(row["reduce_s"]),
-                    "sent": f"{row['bytes'] / 1e6:.3g} MB",
-                    **({} if memory != memory else {"memory": f"{memory / 1e6:.3g} MB"}),
+                    "epoch": human_seconds(row["epoch_s"]),
+                    "computing": human_seconds(row["computing_s"]),
+                    "coding": human_seconds(row["coding_s"]),
+                    "wire": human_seconds(row["wire_s"]),
+                    "sum gradients": human_seconds(row["reduce_s"]),
+                    "sent": human_bytes(row["bytes"]),
+                    **({} if memory != memory else {"memory": human_bytes(memory)}),
                     "approximates": row["approximates"],
                     "accuracy reached": f"{row['reached']:.0%}, {row['epochs']:.2f} × epochs",
                 }
@@ -216,6 +221,10 @@ class Recommendation:
             notes.append(f"Seconds: from a probe of {own}{error}.")
         else:
             notes.append(f"Seconds are an estimate for {own}, without a launched run.")
+            if sum(shard.num_edges for shard in self.probe.trace.shards) > QUICK_CUT_EDGES:
+                notes.append(
+                    "Rows sent are those of a quick cut unless one is stored; a training's differ by about 1 %."
+                )
         if any(option.candidate.services for option in self.options):
             notes.append(
                 "+: with the common optimizations: overlap with central nodes, codec parameters and weight gradients "
@@ -254,19 +263,14 @@ class Recommendation:
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
-        measured = "" if self.confirmed is None else self.confirmed.to_html(float_format="{:.4g}".format)
-        return (
-            f"<p><b>{html.escape(self.objective)}</b>: {html.escape(self.reason)}.</p>{self.table().to_html()}"
-            f"{measured}<ul>{notes}</ul>"
-        )
-
-
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.3g} ms"
+        measured = "" if self.confirmed is None else table_html(self.confirmed, caption="Measured in short trainings")
+        table = table_html(self.table(), caption=f"For {self.objective}: {self.reason}.")
+        return f"{table}{measured}<ul>{notes}</ul>"
 
 
 def _with_recipe(system: System, name: str) -> System:
-    """Return the system under its recipe's name, with the call from which a command line is made."""
-    named_system = replace(system, name=name)
-    object.__setattr__(named_system, "recipe", RecipeCall(name, {}))  # frozen, and not a field of the constructor
-    return named_system
+    """Return the system as its recipe with other parts, from which a command line is made."""
+    recipe_system = make_system(name)
+    parts = {axis: getattr(system, axis) for axis in PARTS}
+    changes = {axis: part for axis, part in parts.items() if part != getattr(recipe_system, axis)}
+    return recipe_system.replace(**changes)

@@ -52,8 +52,8 @@ def estimate_probe(graph: Graph, config: RunConfig) -> Probe:
         raise ValueError(
             f"an estimate needs an edge-cut, got partition {type(system.partition).__name__}; choose METIS() or a probe"
         )
-    cut = cut_graph(graph, system.partition, config.workers)
-    shards = [cut.shard(graph, rank) for rank in range(config.workers)]
+    cut = cut_graph(graph, system.partition, config.workers, quick=True)
+    shards = list(cut.build_shards(graph))
     sizes = {"features": graph.num_features, "classes": graph.num_classes}
     calls = record_aggregations(config.model, system=system, **sizes)
     # PipeGCN aggregates before it projects, so its rows may have other columns.

@@ -42,7 +42,7 @@ def _take(student: str, path: Path, *, names: tuple[str, ...]) -> Path:
 
 def test_a_hand_in_has_everything_that_was_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = _take("Ada", tmp_path / "ada.json", names=("01.payload", "02.halo"))
-    assert f"3 of 88 exercises are right; 04.rounding, 2 guesses: {path}" in capsys.readouterr().out
+    assert f"3 of 90 exercises are right; 04.rounding, 2 guesses: {path}" in capsys.readouterr().out
     content = json.loads(path.read_text())
     assert content["student"] == "Ada" and content["checksum"] == checksum(content)
     assert set(content["answers"]) == {"01.payload", "02.halo", "06.time"}
@@ -71,7 +71,7 @@ def test_a_class_is_one_table_and_one_page(tmp_path: Path, capsys: pytest.Captur
     capsys.readouterr()
     cli.main(["course", "grade", str(tmp_path / "class"), "--out", str(tmp_path / "grades")])
     said = capsys.readouterr().out
-    assert "Ada: 4 of 88, file intact" in said and "must be a file of course.hand_in" in said
+    assert "Ada: 4 of 90, file intact" in said and "must be a file of course.hand_in" in said
     rows = list(csv.DictReader((tmp_path / "grades" / "grades.csv").read_text(encoding="utf-8").splitlines()))
     assert [row["student"] for row in rows] == ["(no name)", "Ada", "Grace <b>"]
     ada = rows[1]
@@ -92,7 +92,7 @@ def test_a_gradescope_script_writes_its_results(tmp_path: Path, capsys: pytest.C
     subprocess.run([script], env=environment, check=True, timeout=HANG_S, capture_output=True)
     results = json.loads((tmp_path / "results" / "results.json").read_text())
     scores = {test["name"]: test["score"] for test in results["tests"]}
-    assert len(scores) == 88 and sum(scores.values()) == 2 and scores["01.payload"] == scores["04.rounding"] == 1
+    assert len(scores) == 90 and sum(scores.values()) == 2 and scores["01.payload"] == scores["04.rounding"] == 1
     assert results["output"] == "Student: Ada." and all(test["max_score"] == 1 for test in results["tests"])
 
 
@@ -120,7 +120,7 @@ def test_wrong_answers_of_one_kind_are_one_mistake_of_the_class(tmp_path: Path) 
     ("words", "why"),
     [
         (["course", "mark", "there"], "action must be one of grade, pack, got 'mark'"),
-        (["course", "grade", "/nowhere"], "must have .json files of course.hand_in, got none in /nowhere"),
+        (["course", "grade", "/nowhere"], "the folder to grade must exist, got /nowhere"),
         (["course", "pack", "there", "--out", "here"], "--out, --gradescope and --run-code belong to grade"),
     ],
 )

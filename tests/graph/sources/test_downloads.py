@@ -214,7 +214,7 @@ def test_a_full_disk_is_noticed_before_the_transfer(
     address, folder = server
     (folder / "big.zip").write_bytes(bytes(1000))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: types.SimpleNamespace(free=2000))
-    with pytest.raises(OSError, match=r"big.zip has 0.0 GB and needs about 0 GB to unpack, .* has 0.0 GB left"):
+    with pytest.raises(OSError, match=r"big.zip has 1 kB and needs about 3 kB to unpack, .* has 2 kB left"):
         fetch.fetch_archive(address + "big.zip", tmp_path / "g")
 
 

@@ -117,9 +117,7 @@ def test_ogb_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file.unlink()
     files.write_ogb(tmp_path / "again", binary=True)
     monkeypatch.setattr(ogb, "_available_bytes", lambda: 1000)
-    with pytest.raises(
-        RuntimeError, match=r"needs about 0 GB of memory, 0 GB are available; build it once on a larger"
-    ):
+    with pytest.raises(RuntimeError, match=r"needs about .*B of memory, .*B are available; build it once on a larger"):
         load(tmp_path / "again")
     monkeypatch.undo()
     (tmp_path / "again" / "split" / "time" / "train.csv.gz").unlink()

@@ -1,13 +1,14 @@
-"""Colours and patterns that every kind of colour vision tells apart, and colours of dark pages."""
+"""Colours and patterns that every kind of colour vision tells apart, colours of dark pages, and the template."""
 
 from __future__ import annotations
 
 import itertools
 
+import plotly.graph_objects as go
 import pytest
 
 from gnnqlab.lab.figures.static_image import with_dark_colors
-from gnnqlab.lab.figures.theme import GROUNDS, PHASES, dark_rules, template
+from gnnqlab.lab.figures.theme import GROUNDS, PHASES, dark_rules, set_template, template
 from tests.lab.figures.colour_vision import VISIONS, difference
 
 
@@ -41,3 +42,11 @@ def test_a_picture_has_colors_for_dark_systems() -> None:
         "</svg>"
     )
     assert '[style*="stroke: rgb(228, 231, 235)"]{stroke:rgb(52, 58, 64)!important}' in picture, "the grid"
+
+
+def test_a_figure_with_a_template_still_refuses_a_wrong_value() -> None:
+    figure = go.Figure()
+    set_template(figure)
+    assert figure.layout.template.layout.font.size == 13
+    with pytest.raises(ValueError, match="width"):
+        figure.layout.width = "wide"

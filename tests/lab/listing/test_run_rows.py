@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,6 +43,20 @@ def test_row_has_the_settings_and_results_of_its_run(folder: Path) -> None:
     assert row.score == run.summary["test_accuracy"] and row.train_s == pytest.approx(run.summary["train_s"])
     assert row.curve == tuple(round(score, 4) for score in run.records.query("rank == 0")["val_score"])
     assert row.size > 1000 and not row.trouble
+
+
+def test_row_names_replaced_parts_in_place_of_their_settings(folder: Path, tmp_path: Path) -> None:
+    run = next(run for run in gq.runs(folder) if "fixed" in run.id)
+    # Without the folder that the run's guard still removes after the run has ended.
+    shutil.copytree(run.folder, tmp_path / run.id, ignore=shutil.ignore_patterns("tmp"))
+    config = json.loads((tmp_path / run.id / "config.json").read_text())
+    system = gq.systems.adaqp(lam=0.3, parameters="bfloat16").replace(bits=gq.bits.Fixed(bits=4))
+    stored = gq.configure("sbm:60,3,6", system=system).to_json()
+    (tmp_path / run.id / "config.json").write_text(
+        json.dumps(config | {"system": stored["system"], "recipe": stored["recipe"]})
+    )
+    (row,) = (run_row(each) for each in gq.runs(tmp_path))
+    assert (row.system, row.recipe_text) == ("adaqp", "parameters bfloat16, bits=fixed:bits=4")
 
 
 def test_a_torn_folder_is_a_row_of_its_own(folder: Path) -> None:
@@ -161,15 +176,59 @@ def test_where_one_run_is_refused_those_deleted_before_it_leave_the_table(tmp_pa
         (tmp_path / name / "config.json").write_text("{")
     panel = gq.runs(tmp_path).browse().panel
 
-    def delete(run: gq.Run) -> int:
+    def delete(run: gq.Run) -> gq.Run:
         if run.id == "second":
             raise RuntimeError("a run must have ended before it is deleted")
-        return 1
+        return run
 
-    monkeypatch.setattr("gnnqlab.run.disk_usage.delete_run", delete)
+    monkeypatch.setattr("gnnqlab.run.disk_usage.set_aside", delete)
     panel.table.tick(["first", "second"])
-    assert "press Delete again" in panel._delete()
     with pytest.raises(RuntimeError, match="must have ended"):
         panel._delete()
     assert list(panel.browser.runs) == ["second"] == panel.table.ticked
     panel.close()
+
+
+def test_deleted_runs_come_back_with_undo(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{")
+        (tmp_path / name / "status.json").write_text('{"state": "finished"}')
+    panel = gq.runs(tmp_path).browse().panel
+    panel.table.tick(["first"])
+    assert "Undo" in panel._delete() and [run.id for run in gq.runs(tmp_path)] == ["second"] == list(panel.browser.runs)
+    panel._undo()
+    assert [run.id for run in gq.runs(tmp_path)] == ["first", "second"] == sorted(panel.browser.runs)
+    with pytest.raises(ValueError, match="is back already"):
+        panel._undo()
+    panel.close()
+
+
+def test_name_and_tags_are_given_to_ticked_runs(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{")
+    panel = gq.runs(tmp_path).browse().panel
+    panel.table.tick(["first", "second"])
+    panel.tags.value = "paper, slow"
+    panel._label()
+    assert [run.tags for run in gq.runs(tmp_path)] == [("paper", "slow")] * 2
+    panel.name.value = "one"
+    with pytest.raises(ValueError, match="a name is for one run, got 2 ticked"):
+        panel._label()
+    panel.table.tick(["second"])
+    panel._label()
+    assert [run.name for run in gq.runs(tmp_path)] == ["", "one"]
+    panel.name.value = panel.tags.value = ""
+    with pytest.raises(ValueError, match="a name or tags must be given"):
+        panel._label()
+    panel.close()
+
+
+def test_settings_that_all_runs_share_stand_above_the_table() -> None:
+    rows = [Row(id=str(seed), status="finished", graph="digits", workers=2, seed=seed) for seed in (0, 1)]
+    page = rows_html(rows)
+    names = re.findall('<th scope="col">([^<]*)</th>', page)
+    assert "seed" in names and not {"graph", "workers", "model", "name"} & set(names)
+    assert "all with graph digits, workers 2</caption>" in page
+    assert "graph" in rows_html(rows[:1]), "one run has no other to differ from"

@@ -165,6 +165,25 @@ def test_latex_has_the_columns_asked_for_with_the_best_in_bold() -> None:
         gq.compare(several()).to_latex(["sped"])
 
 
+def test_names_of_systems_are_those_of_the_paper() -> None:
+    comparison = gq.compare(several(), names={"adaqp": "Ours", "vanilla": "Vanilla"})
+    plain = gq.compare(several())
+    assert (
+        comparison.table().index.tolist() == ["Ours", "Vanilla", "sylvie"]
+        and "accuracy − Vanilla" in comparison.table()
+    )
+    assert comparison.baseline == plain.baseline and comparison.target == plain.target
+    lines = {trace.name: trace.line.color for trace in comparison.convergence().figure.data if trace.name}
+    former = {trace.name: trace.line.color for trace in plain.convergence().figure.data if trace.name}
+    assert lines["Vanilla"] == former["vanilla"] and "Ours" in lines
+    with pytest.raises(
+        ValueError, match=r"names must be of the systems \['adaqp', 'vanilla', 'sylvie'\], got 'adapq'; did you"
+    ):
+        gq.compare(several(), names={"adapq": "Ours"})
+    with pytest.raises(ValueError, match="names of systems must differ, got .*'adaqp': 'vanilla'"):
+        gq.compare(several(), names={"adaqp": "vanilla"})
+
+
 def test_a_terminal_gets_the_columns_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     comparison = gq.compare(several())
     assert "less sent" in repr(comparison), "a pipe has no width"

@@ -14,6 +14,8 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.settings import PLACE, PRESETS, TunerSettings, knobs_of
+from gnnqlab.lab.tuner.tiles import tiles_html
+from gnnqlab.lab.tuner.views import TunerNumbers
 from gnnqlab.systems import SYSTEMS, System, make_system, register_system
 from gnnqlab.systems.settings import settings_of
 from gnnqlab.tune.probe import LAMS
@@ -200,6 +202,16 @@ def test_only_a_change_of_place_needs_another_probe(home: Path) -> None:
     assert model.is_probed and not model.is_timed and "first estimate" in model.sentence
 
 
+def test_settings_that_change_the_products_are_probed_of_their_own() -> None:
+    model = TunerModel("sbm:200,4,8", workers=2, hidden=8, layers=2, link="loopback", system="tango")
+    model.find_probe()
+    assert model.is_probed
+    model.choose(product_bits=4)
+    assert not model.is_probed
+    model.choose(product_bits=8)
+    assert model.is_probed
+
+
 def test_a_longer_period_loses_more_to_stale_widths(model: TunerModel) -> None:
     short, long = (model.choose(period=period) and model.stale_loss for period in (2, 100))
     assert 0 <= short <= long and "stale over 100 epochs" in model.sentence
@@ -233,6 +245,21 @@ def test_tuner_model_predicts_a_move_in_few_steps(model: TunerModel) -> None:
     first = steps(lambda: model.forecast)
     again = steps(lambda: model.forecast)
     assert again < first / 2 and first < 600_000, (first, again)
+
+
+def test_one_drawing_predicts_a_position_once(model: TunerModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gnnqlab.tune.probe import Probe
+
+    model.front, model.risk, model.stale_loss  # noqa: B018  (kept)
+    calls: list[float] = []
+    predict = Probe.forecast
+    monkeypatch.setattr(
+        Probe, "forecast", lambda self, **each: (calls.append(each.get("lam")), predict(self, **each))[1]
+    )
+    model.choose(lam=0.37)
+    TunerNumbers.from_model(model)
+    tiles_html(model)
+    assert [lam for lam in calls if lam is not None] == [0.37]
 
 
 def test_errors_of_finished_runs_set_the_spread_of_the_speedup(

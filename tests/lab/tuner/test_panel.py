@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gnnqlab.lab.figures.controls import access_script
 from gnnqlab.lab.tuner.controls import control_of
 from gnnqlab.lab.tuner.settings import knobs_of
 from gnnqlab.lab.tuner.tuner import Tuner
@@ -148,6 +151,37 @@ def test_the_code_is_shown_and_hidden(tuner: Tuner) -> None:
     _until(lambda: "lam=0.125" in panel.code.value)
     panel.show_code.click()
     assert panel.code.layout.display == "none"
+
+
+def test_a_link_of_any_rate_is_typed(tuner: Tuner) -> None:
+    link = tuner.panel.controls["link"]
+    link.box.value = " 25mbit "
+    assert tuner.model.settings.link == link.list.value == link.box.value == "25mbit"
+    link.box.value = "fast"
+    assert "got" in link._note.value and tuner.model.settings.link == "25mbit" and tuner.panel.train.disabled
+    link.list.value = "loopback"
+    assert not link._note.value and link.box.value == "loopback"
+
+
+def test_the_code_has_a_button_that_copies_it(tuner: Tuner) -> None:
+    panel = tuner.panel
+    panel.show_code.click()
+    _until(lambda: "gq.launch" in panel.code.value)
+    name = re.search(r"<pre id='([^']+)'", panel.code.value)
+    assert name and f"data-copy='{name[1]}'" in panel.code.value
+    assert "button[data-copy]" in access_script()
+    panel.show_code.click()
+
+
+def test_recommend_shows_the_ranking_of_the_same_place(tuner: Tuner) -> None:
+    panel = tuner.panel
+    panel.recommend.click()
+    _until(lambda: panel.advice.layout.display is None)
+    assert tuner.recommend().reason in html.unescape(panel.advice.value) and "vanilla" in panel.advice.value
+    tuner.choose(lam=0.9)
+    assert panel.advice.layout.display is None, "λ is no part of the place"
+    tuner.choose(hidden=16)
+    assert panel.advice.layout.display == "none"
 
 
 def test_a_dark_page_gets_a_dark_figure_of_the_same_values(tuner: Tuner) -> None:
