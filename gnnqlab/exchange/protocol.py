@@ -38,6 +38,9 @@ class ExchangePart(AxisPart, ABC):
     """True if whole blocks of rows are broadcast; read by caches and quantized products."""
     drops_before: ClassVar[bool] = False
     """True if dropout is applied before rows are sent, never by a receiver; read by ``System``."""
+    overlaps: ClassVar[bool] = True
+    """True if some sums need no received rows, so that they may be computed meanwhile; read by
+    ``gnnqlab.systems.services``."""
 
     @property
     def hierarchical(self) -> bool:

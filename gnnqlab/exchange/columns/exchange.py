@@ -52,6 +52,8 @@ class Columns(ExchangePart):
     """Column partition: each worker has some nodes and the matrix of the whole graph."""
     drops_before: ClassVar[bool] = True
     """True: dropout is applied to own rows before the turn, so receivers never apply it."""
+    overlaps: ClassVar[bool] = False
+    """False: every sum needs the rows of all nodes."""
 
     def refuses(self, system: Any) -> str:
         """Return the reason why a system cannot use this exchange, or an empty string."""
