@@ -1,8 +1,8 @@
 """One worker's share of a graph whose columns are split for aggregations (MixGCN, NeutronTP).
 
 Nodes are split over workers for features, labels and dense layers; the matrix is not: each worker stores the structure
-of the whole graph, because it aggregates all nodes on its columns. P workers hold P copies, each of 4 bytes per edge
-for the structure and 4 for its weights, twice with the transpose, as one process does.
+of the whole graph, because it aggregates all nodes on its columns. P workers store P copies, each of ``16 E`` bytes: 4
+per edge for the structure and 4 for its weights, twice with the transpose, as one process does.
 
 Letters: N owned nodes, V nodes, E edges of the graph, P workers.
 """
@@ -55,6 +55,8 @@ class ColumnShard(Shard):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ColumnCut(NodeCut):
     """Node owners; each worker also stores the structure of the whole graph."""
+
+    kind: ClassVar[str] = "columns"
 
     def shard(self, graph: Graph, rank: int) -> ColumnShard:
         return build_column_shard(graph, self.owner, rank, self.workers)

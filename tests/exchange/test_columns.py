@@ -10,7 +10,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.exchange.aggregation_context import AggregationContext
-from gnnqlab.exchange.columns.turns import ColumnAggregation, _Logits
+from gnnqlab.exchange.columns.redistribution import ColumnAggregation, _Logits
 from gnnqlab.exchange.schedules.pipeline import Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.exchange.schedules.sequential import Sequential
@@ -161,16 +161,22 @@ def test_sums_and_gradients_of_codes_are_unbiased(bits):
 
 
 def noises(threads, direction):
-    """Return received rows of both turns by worker: every share of every row has the same values, in one bit."""
+    """Return received rows of a split and a join by worker: all shares of all rows have the same values, in one bit."""
     ramp = torch.linspace(0, 1, 32)
 
     def work(trainer):
         context = AggregationContext(0, 0, training=True)
         exchange = trainer.exchange
-        aggregation = ColumnAggregation(exchange.turns, trainer.graph.adjacency("mean"), context, exchange.products)
-        rows = aggregation.split(direction, ramp.repeat(exchange.turns.num_rows, exchange.turns.workers))  # (V, 32)
-        sums = aggregation.join(direction, ramp.repeat(exchange.turns.num_nodes, 1), 32 * exchange.turns.workers)
-        shard = threads.shards[exchange.turns.rank]
+        aggregation = ColumnAggregation(
+            exchange.redistribution, trainer.graph.adjacency("mean"), context, exchange.products
+        )
+        rows = aggregation.split(
+            direction, ramp.repeat(exchange.redistribution.num_rows, exchange.redistribution.workers)
+        )  # (V, 32)
+        sums = aggregation.join(
+            direction, ramp.repeat(exchange.redistribution.num_nodes, 1), 32 * exchange.redistribution.workers
+        )
+        shard = threads.shards[exchange.redistribution.rank]
         return torch.cat([shard.owned, shard.halo]), rows, sums.unflatten(1, (-1, 32))
 
     return threads.run(work)
@@ -196,8 +202,10 @@ def test_all_shares_of_a_node_have_the_same_attention():
     def work(trainer):
         exchange, ids = trainer.exchange, trainer.graph.ids
         context = AggregationContext(0, 0, training=True)
-        aggregation = ColumnAggregation(exchange.turns, trainer.graph.adjacency("mean"), context, exchange.products)
-        shard = threads.shards[exchange.turns.rank]
+        aggregation = ColumnAggregation(
+            exchange.redistribution, trainer.graph.adjacency("mean"), context, exchange.products
+        )
+        shard = threads.shards[exchange.redistribution.rank]
         return torch.cat([shard.owned, shard.halo]), _Logits.apply(z[ids], aggregation), z[ids]
 
     for nodes, rows, own in threads.run(work):
@@ -221,7 +229,7 @@ def test_bytes_are_those_of_the_formula(workers):
         for system in (feature_parallel(), feature_parallel(bits=2)):
             sent, sizes = counted(graph, shape(name), workers, system)
             assert epoch_bytes(system, shape(name), sizes, **facts) == sent > 0, (name, system)
-    # GCN: 8 features, forward only, 16 hidden columns and 4 classes both ways, in two turns of float32.
+    # GCN: 8 features, forward only, 16 hidden columns and 4 classes both ways, in a split and a join of float32.
     sent, _ = counted(graph, shape("gcn"), workers, feature_parallel())
     by_hand = 2 * (workers - 1) / workers * 90 * 4 * (8 + 2 * 16 + 2 * 4)
     assert sent == pytest.approx(by_hand, rel=0.05)

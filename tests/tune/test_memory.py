@@ -42,7 +42,11 @@ def recipe(name: str) -> System:
         own = replace(own, compute=BFloat16Rows())
     if name.endswith("messages"):
         own = replace(own, codec=BFloat16(), bits=Fixed(bits=16))
-    return own if name in ("cdfgnn", "cagnet", "sancus", "sancus-q", "feature-parallel") else replace(own, partition=Random())
+    return (
+        own
+        if name in ("cdfgnn", "cagnet", "sancus", "sancus-q", "feature-parallel")
+        else replace(own, partition=Random())
+    )
 
 
 def shape(model: str) -> ModelSettings:

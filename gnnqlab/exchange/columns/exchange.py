@@ -1,9 +1,12 @@
 """Exchange of columns: each worker aggregates the whole graph on its share of the columns (MixGCN, NeutronTP).
 
 Nodes are split over workers for dense layers, columns for aggregations. Before an aggregation a worker sends every
-other one its rows, restricted to that one's columns; afterwards sums return in the same way. Both turns of one
-aggregation together send ``2 (P - 1) / P V D`` elements over all workers, for any cut: a worker's traffic falls with
+other one its rows, restricted to that one's columns; afterwards sums return in the same way. The two redistributions of
+an aggregation together send ``2 (P - 1) / P V D`` elements over all workers, for any cut: a worker's traffic falls with
 the number of workers, while each stores the structure of the whole graph.
+
+Memory of a worker: ``16 E`` bytes for the matrix and its transpose, so P copies over all workers, and in an aggregation
+``8 V D / P`` for the rows of all nodes on its columns and for their sums, in place of its halo rows.
 
 Letters: N own rows, V nodes, D columns in, O columns out, P workers, K heads of F features.
 """
@@ -20,7 +23,7 @@ from gnnqlab.compute import Float32Products, Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.products import to_float32
 from gnnqlab.exchange.aggregation_context import AggregationContext
-from gnnqlab.exchange.columns.turns import Aggregate, ColumnAggregation, ColumnTurns, attend, column_groups
+from gnnqlab.exchange.columns.redistribution import Aggregate, ColumnAggregation, Redistribution, attend, column_groups
 from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange
 from gnnqlab.exchange.schedules.schedule import Schedule
 from gnnqlab.exchange.traffic_model import AggregationCall, MessageVolumes, PartitionSizes
@@ -39,7 +42,7 @@ __all__ = ["ColumnExchange", "Columns"]
 
 @dataclass(frozen=True)
 class Columns(ExchangePart):
-    """Part of the axis ``exchange``: workers turn rows to columns before an aggregation, and back after it.
+    """Part of the axis ``exchange``: workers have their nodes, and for aggregations their columns.
 
     Example:
         >>> from gnnqlab.exchange.traffic_model import AggregationCall, PartitionSizes
@@ -51,7 +54,7 @@ class Columns(ExchangePart):
     takes_cuts_of: ClassVar[str] = "columns"
     """Column partition: each worker has some nodes and the matrix of the whole graph."""
     drops_before: ClassVar[bool] = True
-    """True: dropout is applied to own rows before the turn, so receivers never apply it."""
+    """True: dropout is applied to own rows before columns are split, so receivers never apply it."""
     overlaps: ClassVar[bool] = False
     """False: every sum needs the rows of all nodes."""
 
@@ -59,14 +62,14 @@ class Columns(ExchangePart):
         """Return the reason why a system cannot use this exchange, or an empty string."""
         if system.schedule.lag or not system.schedule.computes_after:
             return (
-                "sums need the rows of all nodes of this epoch, so nothing is computed while rows are in flight; choose "
-                "schedule Synchronous()"
+                "sums need the rows of all nodes of this epoch, so nothing is computed while rows are in flight; "
+                "choose schedule Synchronous()"
             )
         if system.sampler.p < 1.0:
             return "sums need the rows of all nodes, but this sampler omits some; choose sampler AllRows()"
         if not isinstance(system.cache, NoCache):
             kind = type(system.cache).__name__
-            return f"every row is sent in each turn, got cache {kind}; choose cache NoCache()"
+            return f"every row is sent in each split and join, got cache {kind}; choose cache NoCache()"
         if not isinstance(system.compute, Float32Products):
             kind = type(system.compute).__name__
             return f"sums are computed in float32, got compute {kind}; choose compute Float32Products()"
@@ -78,7 +81,7 @@ class Columns(ExchangePart):
         return ""
 
     def volumes(self, call: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
-        """Return the volume of an aggregation: two turns and, for attention, 2 K logits of each node to all others."""
+        """Return the volume of an aggregation: a split, a join and, for attention, 2 K logits of each node to all."""
         owned, unit = block_sizes(sizes.num_nodes, sizes.workers).tolist(), call.heads or 1
         # A worker receives its columns of all other nodes, and sends sums of as many.
         rows = [
@@ -118,12 +121,12 @@ class ColumnExchange(WorkerExchange):
         phases: Phases = no_phases,
     ) -> None:
         super().__init__(schedule, products, device=device, phases=phases)
-        self.turns = ColumnTurns(shard, wires, timeline=self.timeline, device=device)
-        """Plans, channels and buffers of the turns."""
+        self.redistribution = Redistribution(shard, wires, timeline=self.timeline, device=device)
+        """Plans, channels and buffers of splits and joins."""
 
     @property
     def channels(self) -> list[Channel]:
-        return self.turns.channels
+        return self.redistribution.channels
 
     def aggregate(self, adjacency: Adjacency, x: Tensor, context: AggregationContext) -> Tensor:
         """Return ``A x``, float32 ``(N, D)``.
@@ -183,4 +186,4 @@ class ColumnExchange(WorkerExchange):
 
     def _aggregation(self, adjacency: Adjacency, context: AggregationContext, *, unit: int = 1) -> ColumnAggregation:
         products = self.products.exact if context.exact else self.products
-        return ColumnAggregation(self.turns, adjacency, context, products, unit)
+        return ColumnAggregation(self.redistribution, adjacency, context, products, unit)

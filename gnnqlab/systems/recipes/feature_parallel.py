@@ -16,7 +16,7 @@ __all__ = ["feature_parallel"]
 def feature_parallel(*, bits: int = 32) -> System:
     """Nodes are split for dense layers and columns for aggregations, with an all-to-all of rows between.
 
-    Differs: the papers send float32; here the messages of both turns may have ``bits`` bits, with a scale for each row
+    Differs: the papers send float32; here messages may have ``bits`` bits, with a scale for each row
     and share of columns. Blocks of nodes are equal, attention is computed in shares of each head's features, and
     MixGCN's mixture of accelerators is left out.
 

@@ -1,9 +1,10 @@
-"""Turns between rows of own nodes with all columns and rows of all nodes with own columns, and aggregation between.
+"""Redistribution of rows before and after an aggregation: from all columns of own nodes to own columns of all nodes.
 
-A turn is an all-to-all of rows: worker p sends worker q its rows, restricted to q's columns. It permutes elements, so
-the turn back is its transpose, and ``y = T' A T x`` has the gradient ``dx = T' A' T dy``: both directions are the same
-exchange, with A or its transpose. D columns in P shares are one longer for the first ``D mod P`` workers. Rows of a
-message are equally long, so receivers of longer and of shorter shares have separate rounds, in flight together.
+A redistribution is an all-to-all of rows, a *split* or a *join*: in a split, worker p sends worker q its rows,
+restricted to q's columns. That permutes elements, so the join is its transpose, and ``y = T' A T x`` has the gradient
+``dx = T' A' T dy``: both directions are the same exchange, with A or its transpose. D columns in P shares are one
+longer for the first ``D mod P`` workers. Rows of a message are equally long, so receivers of longer and of shorter
+shares have separate rounds, in flight together.
 
 Each (row, share) is a message row of its own: a codec gives it its own scale and zero-point.
 
@@ -33,10 +34,10 @@ from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.partition.column_shard import ColumnShard
 from gnnqlab.partition.plan import Plan, Route
 
-__all__ = ["Aggregate", "ColumnAggregation", "ColumnTurns", "attend", "column_groups"]
+__all__ = ["Aggregate", "ColumnAggregation", "Redistribution", "attend", "column_groups"]
 
 _SPLIT, _JOIN, _LOGITS = 0, 2, 4
-"""First round of the turn to own columns, of the turn back, and round of the logits of attention."""
+"""First round of a split, first round of a join, and round of the logits of attention."""
 
 
 def column_groups(columns: int, workers: int) -> list[tuple[range, int]]:
@@ -51,8 +52,8 @@ def column_groups(columns: int, workers: int) -> list[tuple[range, int]]:
     return [(members, size) for members, size in groups if members and size]
 
 
-class ColumnTurns:
-    """Plans, channels and buffers of the turns of one worker.
+class Redistribution:
+    """Plans, channels and buffers with which one worker redistributes rows.
 
     Args:
         shard: the worker's nodes and the matrix of the whole graph.
@@ -77,19 +78,19 @@ class ColumnTurns:
         self._exact: dict[tuple[ExchangeKey, Plan], Channel] = {}
         self._once: list[Channel] = []
         self._bytes: ByteBuffers = {}
-        """Buffers shared by all turns, of which one is in flight; in it, no two rounds have a peer in common."""
+        """Buffers of all rounds: one redistribution is in flight, and no two rounds of it have a peer in common."""
 
     @property
     def channels(self) -> list[Channel]:
         """Channels of training passes, and those of rows that are sent once."""
         return [*self._channels.values(), *self._once]
 
-    def plan(self, turn: int, members: range) -> Plan:
-        """Return the plan of a round of a turn, ``_SPLIT`` or ``_JOIN``, for the columns of some workers.
+    def plan(self, kind: int, members: range) -> Plan:
+        """Return the plan of a round of a split, ``_SPLIT``, or of a join, ``_JOIN``, of the columns of some workers.
 
         Whole rows are ``(N, members, c)``, seen as ``(N members, c)``: row ``i members + q`` has the columns of q.
         """
-        if (turn, members) not in self._plans:
+        if (kind, members) not in self._plans:
             whole, is_member = self._whole, self.rank in members
             shares = tuple(
                 replace(route, rows=route.rows * len(members) + route.peer - members.start, first=None)
@@ -97,18 +98,18 @@ class ColumnTurns:
                 if route.peer in members
             )
             nodes = tuple(map(self._behind_own, whole.receive)) if is_member else ()
-            send, receive = (shares, nodes) if turn == _SPLIT else (nodes, shares)
+            send, receive = (shares, nodes) if kind == _SPLIT else (nodes, shares)
             # A row of own columns has as many senders as there are shares, whose rounding errors are independent.
-            self._plans[turn, members] = Plan(
+            self._plans[kind, members] = Plan(
                 self.rank,
                 self.workers,
                 send=send,
                 receive=receive,
                 accumulate=False,
-                parts=turn == _JOIN,
-                from_owners=turn == _SPLIT,
+                parts=kind == _JOIN,
+                from_owners=kind == _SPLIT,
             )
-        return self._plans[turn, members]
+        return self._plans[kind, members]
 
     def _behind_own(self, route: Route) -> Route:
         """Return the route of a peer's rows among the rows of all nodes, where own rows come first."""
@@ -131,9 +132,9 @@ class ColumnTurns:
 
 @dataclass(frozen=True, eq=False)
 class ColumnAggregation:
-    """Arguments of one aggregation, except tensors, and its turns."""
+    """Arguments of one aggregation, except tensors."""
 
-    turns: ColumnTurns
+    redistribution: Redistribution
     adjacency: Adjacency
     """Matrix ``(V, V)``, own nodes first."""
     context: AggregationContext
@@ -144,30 +145,34 @@ class ColumnAggregation:
     @property
     def keeps(self) -> bool:
         """True if these sums are identical in every epoch, so that rows are sent once and sums are cached."""
-        return self.context.static and self.context.drop is None and self.turns.wires.keep_static
+        return self.context.static and self.context.drop is None and self.redistribution.wires.keep_static
 
     def place(self, direction: str, round: int = 0) -> ExchangeKey:
         return ExchangeKey(self.context.layer, direction, round)
 
     def part(self, direction: str) -> AbstractContextManager[object]:
         """Run the products, which need received rows; recorded in training only."""
-        return self.turns.timeline("marginal", self.place(direction) if self.context.training else None)
+        return self.redistribution.timeline("marginal", self.place(direction) if self.context.training else None)
 
     def channel(self, direction: str, round: int, plan: Plan) -> Channel:
         once = direction == "forward" and self.keeps
-        return self.turns.channel(self.place(direction, round), plan, exact=not self.context.training, once=once)
+        return self.redistribution.channel(
+            self.place(direction, round), plan, exact=not self.context.training, once=once
+        )
 
     def split(self, direction: str, x: Tensor) -> Tensor:
         """Return the rows of all nodes on own columns, ``(N, D) -> (V, w)``, own nodes first."""
-        turns, pending_rows, first = self.turns, list[PendingReceive](), 0
-        out = x.new_empty(turns.num_nodes, 0)  # a worker may have no columns
+        redistribution, pending_rows, first = self.redistribution, list[PendingReceive](), 0
+        out = x.new_empty(redistribution.num_nodes, 0)  # a worker may have no columns
         for number, (members, size) in enumerate(self._groups(x.shape[1])):
             last = first + len(members) * size
             shares = x[:, first:last].reshape(-1, size)  # (N, members, c) -> (N members, c), a view if all are equal
-            if turns.rank in members:
-                out = x.new_empty(turns.num_nodes, size)  # (V, w)
-                out[: turns.num_rows] = shares.view(-1, len(members), size)[:, turns.rank - members.start]
-            channel = self.channel(direction, _SPLIT + number, turns.plan(_SPLIT, members))
+            if redistribution.rank in members:
+                out = x.new_empty(redistribution.num_nodes, size)  # (V, w)
+                out[: redistribution.num_rows] = shares.view(-1, len(members), size)[
+                    :, redistribution.rank - members.start
+                ]
+            channel = self.channel(direction, _SPLIT + number, redistribution.plan(_SPLIT, members))
             pending_rows.append(channel.post(shares, out, epoch=self.context.epoch))
             first = last
         _decode(pending_rows)
@@ -175,21 +180,21 @@ class ColumnAggregation:
 
     def join(self, direction: str, x: Tensor, columns: int) -> Tensor:
         """Return own rows with all columns, ``(V, w) -> (N, D)``."""
-        turns, pending_rows, parts = self.turns, list[PendingReceive](), list[Tensor]()
+        redistribution, pending_rows, parts = self.redistribution, list[PendingReceive](), list[Tensor]()
         for number, (members, size) in enumerate(self._groups(columns)):
-            part = x.new_empty(turns.num_rows, len(members), size)  # (N, members, c)
-            if turns.rank in members:
-                part[:, turns.rank - members.start] = x[: turns.num_rows]
-            channel = self.channel(direction, _JOIN + number, turns.plan(_JOIN, members))
+            part = x.new_empty(redistribution.num_rows, len(members), size)  # (N, members, c)
+            if redistribution.rank in members:
+                part[:, redistribution.rank - members.start] = x[: redistribution.num_rows]
+            channel = self.channel(direction, _JOIN + number, redistribution.plan(_JOIN, members))
             # Others have no columns to send in this round, and these need not be as long.
-            sent = x if turns.rank in members else x.new_empty(0, size)
+            sent = x if redistribution.rank in members else x.new_empty(0, size)
             pending_rows.append(channel.post(sent, part.view(-1, size), epoch=self.context.epoch))
             parts.append(part.flatten(1))
         _decode(pending_rows)
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def _groups(self, columns: int) -> list[tuple[range, int]]:
-        groups = column_groups(columns // self.unit, self.turns.workers)
+        groups = column_groups(columns // self.unit, self.redistribution.workers)
         return [(members, size * self.unit) for members, size in groups]
 
 
@@ -202,16 +207,16 @@ def _decode(pending_rows: Sequence[PendingReceive]) -> None:
 
 
 class Aggregate(torch.autograd.Function):
-    """Compute ``A x``, ``(N, D)``: turn to own columns, aggregate all nodes, and turn back."""
+    """Compute ``A x``, ``(N, D)``: split columns, aggregate all nodes, and join columns."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, aggregation: ColumnAggregation) -> Tensor:
         ctx.aggregation, layer = aggregation, aggregation.context.layer
         if not aggregation.keeps:
             return _sums(aggregation, "forward", x)
-        if layer not in aggregation.turns.sums:
-            aggregation.turns.sums[layer] = _sums(aggregation, "forward", x)
-        return aggregation.turns.sums[layer].clone()  # cloned, so that callers cannot modify the cache
+        if layer not in aggregation.redistribution.sums:
+            aggregation.redistribution.sums[layer] = _sums(aggregation, "forward", x)
+        return aggregation.redistribution.sums[layer].clone()  # cloned, so that callers cannot modify the cache
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -228,7 +233,7 @@ def _sums(aggregation: ColumnAggregation, direction: str, x: Tensor) -> Tensor:
 
 
 class _Split(torch.autograd.Function):
-    """Turn to own columns; the gradient turns back."""
+    """Split columns; their gradients are joined."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, aggregation: ColumnAggregation) -> Tensor:
@@ -241,7 +246,7 @@ class _Split(torch.autograd.Function):
 
 
 class _Join(torch.autograd.Function):
-    """Turn back to own rows; the gradient turns to own columns."""
+    """Join columns; their gradients are split."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, columns: int, aggregation: ColumnAggregation) -> Tensor:
@@ -258,18 +263,18 @@ class _Logits(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, aggregation: ColumnAggregation) -> Tensor:
-        turns, ctx.aggregation = aggregation.turns, aggregation
-        channel = aggregation.channel("forward", _LOGITS, turns.logit_plans["forward"])
-        rows = logits.new_empty(turns.num_nodes, logits.shape[1])  # (V, 2 K)
-        rows[: turns.num_rows] = logits
-        channel.post(rows, rows[turns.num_rows :], epoch=aggregation.context.epoch).decode()
+        redistribution, ctx.aggregation = aggregation.redistribution, aggregation
+        channel = aggregation.channel("forward", _LOGITS, redistribution.logit_plans["forward"])
+        rows = logits.new_empty(redistribution.num_nodes, logits.shape[1])  # (V, 2 K)
+        rows[: redistribution.num_rows] = logits
+        channel.post(rows, rows[redistribution.num_rows :], epoch=aggregation.context.epoch).decode()
         channel.as_received(rows)  # the owner uses decoded logits too: all shares of a row have the same attention
         return rows
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         aggregation, (gradient,) = ctx.aggregation, gradients
-        num_rows, plan = aggregation.turns.num_rows, aggregation.turns.logit_plans["backward"]
+        num_rows, plan = aggregation.redistribution.num_rows, aggregation.redistribution.logit_plans["backward"]
         channel = aggregation.channel("backward", _LOGITS, plan)
         own = gradient[:num_rows].clone()  # partial, on own columns
         pending_rows = channel.post(gradient[num_rows:].contiguous(), own.shape, epoch=aggregation.context.epoch)
