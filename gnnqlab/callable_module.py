@@ -20,7 +20,7 @@ class _CallableModule(ModuleType):
         try:
             inspect.signature(function).bind(*arguments, **settings)
         except TypeError as error:  # raised here, where a short traceback of a notebook has its message first
-            raise TypeError(f"{function.__name__}{inspect.signature(function)}: {error}") from None
+            raise TypeError(f"{error}; call {function.__name__}{inspect.signature(function)}") from None
         return function(*arguments, **settings)
 
     @property

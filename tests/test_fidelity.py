@@ -543,6 +543,20 @@ ITEMS = {
         "tune/test_predicted_volume.py::test_replicated_blocks_send_the_bytes_of_the_formula",
         (("17", "| CAGNET, SANCUS (broadcast) |"),),
     ),
+    "MixGCN": Item(
+        "systems.recipes.feature_parallel:feature_parallel exchange.columns.exchange:Columns "
+        "exchange.columns.redistribution:Redistribution partition.column_shard:WholeGraph "
+        "benchmarks.studies.memory:rows_by_workers",
+        "(MixGCN, arXiv 2501.01951; NeutronTP, arXiv 2412.20379)",
+        "exchange/test_columns.py::test_workers_equal_one_process "
+        "exchange/test_columns.py::test_workers_without_columns_take_part "
+        "exchange/test_columns.py::test_sums_and_gradients_are_those_of_float64_matrices "
+        "exchange/test_columns.py::test_bytes_are_those_of_the_formula "
+        "tune/test_bytes.py::test_predicted_bytes_are_sent_bytes_of_columns "
+        "benchmarks/test_memory.py::test_bytes_of_a_worker_are_those_of_the_formula",
+        (("17", "| Feature-parallel (columns) |"), ("17", "*Feature parallelism* (MixGCN")),
+        "the mixture of accelerators of MixGCN, and NeutronTP's chunks of a graph that exceeds a device's memory",
+    ),
     "SANCUS": Item(
         "systems.recipes.sancus:sancus systems.recipes.sancus:sancus_q message.caches.stale_blocks:StaleBlocks "
         "message.channels.blocks:SkippedBlock",
@@ -596,7 +610,7 @@ ITEMS = {
     ),
 }
 
-BEYOND = ("SY-TI", "SY-TIX", "SY-F2", "SY-F3", "SY-F6", "EDEN", "CAGNET", "SANCUS", "SAR")
+BEYOND = ("SY-TI", "SY-TIX", "SY-F2", "SY-F3", "SY-F6", "EDEN", "CAGNET", "MixGCN", "SANCUS", "SAR")
 """Items of the papers that the catalogue may lack; baselines have no number there."""
 
 NOT_YET: dict[str, tuple[str, ...]] = {}

@@ -1,4 +1,5 @@
-"""Memory by purpose: SAR's peaks compared with Vanilla's, and for every recipe predicted and counted bytes.
+"""Memory by purpose: SAR's peaks compared with Vanilla's, for every recipe predicted and counted bytes, and the traffic
+and memory of a worker of feature parallelism.
 
 Each worker counts its own bytes, see :mod:`gnnqlab.train.records.memory_tracker`; a line is the worst
 worker of the last epoch. The partition is random, so that each worker needs rows of nearly all nodes.
@@ -8,6 +9,8 @@ whole halos, and one of gradients); SAR holds ``1 + depth`` times H_k, and an ei
 Seconds are from other runs, without counting: SAR and Vanilla interleaved, three of each, comparing the least of each.
 Live matrices of 3 layers are counted in this process, see :mod:`gnnqlab.course.experiments.kept_bytes`; so are the
 tensors that each layer saves for backward, with the seconds of recomputing them, see :func:`saved_rows_by_layer`.
+Traffic is counted in this process too: bytes of an epoch over the number of workers, of feature parallelism compared
+with its formula, and with Vanilla on METIS; a worker's memory is the one of a trial.
 Every part can be measured separately, for some models or recipes, and its rows merged with stored ones.
 """
 
@@ -50,9 +53,13 @@ GRAPH = "rmat:12,30"
 SHAPE: Mapping[str, Any] = {"layers": 3, "hidden": 128}
 WITHIN = 0.9
 """Goal: least ratio of the smaller to the larger of predicted and counted bytes."""
-PARTS = ("peaks", "seconds", "foreseen", "live", "kept")
+PARTS = ("peaks", "seconds", "foreseen", "live", "kept", "workers")
 """Parts of the table: SAR's peaks and Vanilla's; their seconds; predictions for every recipe; live matrices; tensors
-saved for backward by layer."""
+saved for backward by layer; traffic and memory by number of workers."""
+BY_WORKERS = (2, 4, 8)
+"""Numbers of workers of the part ``workers``."""
+BYTES_WITHIN = 0.95
+"""Goal: least ratio of the smaller to the larger of bytes by formula and counted bytes."""
 
 
 def memory(
@@ -63,11 +70,11 @@ def memory(
     parts: Sequence[str] = PARTS,
     epochs: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Compare SAR with depth 0 and 1 with Vanilla; predict the memory of recipes; count saved tensors of models.
+    """Compare SAR and feature parallelism with Vanilla; predict the memory of recipes; count saved tensors of models.
 
     Args:
         graph: name or path of the graph of trainings; by default ``GRAPH``.
-        models: by default those of ``GOALS`` for SAR, ``gcn`` for predictions, else all.
+        models: by default those of ``GOALS`` for SAR, ``gcn`` for predictions and by workers, else all.
         systems: recipes whose memory is predicted; by default all.
         parts: some of ``PARTS``.
         epochs: epochs of each run with counted bytes, at least 2.
@@ -97,7 +104,59 @@ def memory(
         rows += live_rows(models)
     if "kept" in parts:
         rows += saved_rows(models)
+    if "workers" in parts:
+        rows += [each for model in models or ("gcn",) for each in rows_by_workers(model, source)]
     return rows
+
+
+def rows_by_workers(model: str, graph: str, *, workers: Sequence[int] = BY_WORKERS) -> list[dict[str, Any]]:
+    """Return the bytes that a worker of feature parallelism sends in an epoch, and its memory, by number of workers.
+
+    Bytes are means over workers, counted in one epoch of workers in this process, with those of the formula and of
+    Vanilla on METIS as rivals. Memory is that of the worker that needs the most.
+
+    Args:
+        model: name of a model, in the shape of ``SHAPE``.
+        graph: name or path.
+        workers: numbers of workers.
+    """
+    from gnnqlab.exchange.traffic_model import PartitionSizes
+    from gnnqlab.graph.sources import load
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.tune.memory import predict_memory
+    from gnnqlab.tune.predicted_volume import epoch_bytes
+
+    loaded_graph, shape, rows = load(graph), ModelSettings(name=model, **SHAPE), []
+    own, vanilla = make_system("feature-parallel"), make_system("vanilla")
+    facts = {"features": loaded_graph.num_features, "classes": loaded_graph.num_classes}
+    for count in workers:
+        sent, rival_sent = (_counted_bytes(loaded_graph, system, shape, count) / count for system in (own, vanilla))
+        sizes = PartitionSizes(num_nodes=loaded_graph.num_nodes, workers=count)
+        formula = epoch_bytes(own, shape, sizes, **facts) / count
+        memory_mb, rival_mb = (
+            sum(predict_memory(loaded_graph, shape, system, workers=count).values()) / 1e6 for system in (own, vanilla)
+        )
+        ratio = min(sent, formula) / max(sent, formula)
+        case = _case(graph, model, f"feature-parallel, {count} workers")
+        rows += [
+            row(case, "sent by a worker", sent / 1e6, "MB", "formula", formula / 1e6, ratio, BYTES_WITHIN),
+            row(case, "sent by a worker", sent / 1e6, "MB", "vanilla", rival_sent / 1e6, rival_sent / sent),
+            row(case, "memory of a worker", memory_mb, "MB", "vanilla", rival_mb, rival_mb / memory_mb),
+        ]
+    return rows
+
+
+def _counted_bytes(graph: Graph, system: System, shape: ModelSettings, workers: int) -> int:
+    """Return the bytes of messages by all workers in one epoch, counted by their channels."""
+    from gnnqlab.partition.parts import cut_graph
+    from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+    from gnnqlab.train.config.run_config import TrainSettings
+
+    threads = ThreadedWorkers(graph, cut_graph(graph, system.partition, workers), system, shape, TrainSettings())
+    threads.step(0)
+    exchanges = [trainer.exchange for trainer in threads.trainers if trainer.exchange is not None]
+    channels = [channel for exchange in exchanges for channel in exchange.channels]
+    return sum(channel.bytes_payload + channel.bytes_params for channel in channels)
 
 
 def live_rows(models: Sequence[str] | None = None) -> list[dict[str, Any]]:

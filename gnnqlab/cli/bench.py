@@ -68,7 +68,8 @@ class Bench:
     recommend: systems to rank; default: all."""
     parts: str | None = None
     """memory: parts of the table, separated by commas: SAR's peaks and seconds compared with Vanilla's, predicted
-    memory, live matrices, activations saved by layers; default: peaks,seconds,foreseen,live,kept. codecs without
+    memory, live matrices, activations saved by layers, bytes and memory of a worker of feature-parallel with 2, 4 and
+    8 workers; default: peaks,seconds,foreseen,live,kept,workers. codecs without
     --seeds: errors of messages, their means by direction, gradients, messages that depend on earlier ones, leading
     directions of rows; default: messages,means,gradients,late,spectrum. tasks: names of tasks; default all. faults:
     times of reports, random signals, deaths of workers, cost of supervision; default: times,signals,kills,cost."""

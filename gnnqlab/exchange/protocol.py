@@ -30,13 +30,17 @@ class ExchangePart(AxisPart, ABC):
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("join",),)
     renamed: ClassVar[dict[str, str]] = {"meet": "hierarchical", "moved": "volumes"}
     takes_cuts_of: ClassVar[str] = "nodes"
-    """Supported cut: ``nodes`` for an edge-cut, ``edges`` for a vertex-cut, or ``blocks``; as ``Partitioner.cuts``."""
+    """Supported cut: ``nodes`` for an edge-cut, ``edges`` for a vertex-cut, ``blocks`` or ``columns``; as in
+    ``Partitioner.cuts``."""
     takes_turns: ClassVar[bool] = False
     """True if rows can be received from one worker at a time; read by the schedule ``Sequential``."""
     sends_blocks: ClassVar[bool] = False
     """True if whole blocks of rows are broadcast; read by caches and quantized products."""
     drops_before: ClassVar[bool] = False
     """True if dropout is applied before rows are sent, never by a receiver; read by ``System``."""
+    overlaps: ClassVar[bool] = True
+    """True if some sums need no received rows, so that they may be computed meanwhile; read by
+    ``gnnqlab.systems.services``."""
 
     @property
     def hierarchical(self) -> bool:

@@ -34,7 +34,7 @@ class Cut(ABC):
     """Base class of cuts: an assignment of a graph's nodes or edges to workers."""
 
     kind: ClassVar[str] = "nodes"
-    """Kind of cut: ``nodes`` (edge-cut) or ``edges`` (vertex-cut); quality and forecasts depend on it."""
+    """Kind of cut: ``nodes`` (edge-cut), ``edges`` (vertex-cut) or ``columns``; quality and forecasts depend on it."""
 
     workers: int
     """Number of workers, P."""
@@ -78,7 +78,9 @@ def cut_name(assigned: str) -> str:
         >>> cut_name("nodes")
         'an edge-cut (nodes are assigned to workers)'
     """
-    names = {"nodes": "an edge-cut", "edges": "a vertex-cut", "blocks": "a block partition"}
+    names = {
+        "nodes": "an edge-cut", "edges": "a vertex-cut", "blocks": "a block partition", "columns": "a column partition",
+    }  # fmt: skip
     return f"{names.get(assigned, 'a cut')} ({assigned} are assigned to workers)"
 
 
@@ -87,8 +89,8 @@ class Partitioner(AxisPart, ABC):
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = (("cut",),)
     cuts: ClassVar[str] = "nodes"
-    """Objects that it assigns to workers: ``nodes`` (an edge-cut), ``edges`` (a vertex-cut) or ``blocks`` of rows.
-    ``System`` compares them with those of the exchange."""
+    """Objects that it assigns to workers: ``nodes`` (an edge-cut), ``edges`` (a vertex-cut), ``blocks`` of rows, or
+    ``columns`` of all rows. ``System`` compares them with those of the exchange."""
     repeatable: ClassVar[bool] = True
     """True if the same graph always gets an identical cut; otherwise the first cut is stored on disk and reused."""
 

@@ -1,5 +1,6 @@
-"""The axis ``partition``: partitioners of nodes (edge-cuts), of edges (vertex-cuts) and into blocks."""
+"""The axis ``partition``: partitioners of nodes (edge-cuts), of edges (vertex-cuts), into blocks and of columns."""
 
+from gnnqlab.partition.column_shard import WholeGraph
 from gnnqlab.partition.contiguous import Contiguous
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.dne import DNE
@@ -9,7 +10,10 @@ from gnnqlab.partition.hep import HEP
 from gnnqlab.partition.mt_kahypar import MtKaHyPar
 from gnnqlab.partition.streamed import HDRF, RandomEdges
 
-__all__ = ["DNE", "EBV", "HDRF", "HEP", "METIS", "Contiguous", "MtKaHyPar", "Partitioner", "Random", "RandomEdges"]
+__all__ = [
+    "DNE", "EBV", "HDRF", "HEP", "METIS", "Contiguous", "MtKaHyPar", "Partitioner", "Random", "RandomEdges",
+    "WholeGraph",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -23,6 +23,7 @@ from gnnqlab.axis_part import complete
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.block_shard import BlockShard
 from gnnqlab.partition.card import parts_card
+from gnnqlab.partition.column_shard import ColumnCut, ColumnShard
 from gnnqlab.partition.connections import measure_vertex_cut
 from gnnqlab.partition.contiguous import BlockCut
 from gnnqlab.partition.cut import Cut, NodeCut, Partitioner, on_hosts
@@ -51,13 +52,15 @@ QUICK_CUT_EDGES = 2_000_000
 """Number of edges above which an estimate makes a quick cut."""
 
 
-CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {"nodes": NodeCut, "edges": VertexCut, "blocks": BlockCut}
+CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {
+    "nodes": NodeCut, "edges": VertexCut, "blocks": BlockCut, "columns": ColumnCut,
+}  # fmt: skip
 """``Partitioner.cuts`` -> class of the cut, for loading a stored one."""
 _MEASURES: dict[str, Callable[..., Quality]] = {"edges": measure_vertex_cut}
 """``Cut.kind`` -> function that measures the cut without its shards; other kinds are measured from their shards."""
 
 
-SHARDS: dict[str, type[Shard]] = {kind.cuts: kind for kind in (Shard, ReplicaShard, BlockShard)}
+SHARDS: dict[str, type[Shard]] = {kind.cuts: kind for kind in (Shard, ReplicaShard, BlockShard, ColumnShard)}
 """``Partitioner.cuts`` -> class of a shard, for loading a stored one."""
 
 
@@ -163,8 +166,10 @@ def partition(
             "workers, or hosts and per_host"
         )
     loaded_graph = load(graph)
-    warn_if_large(loaded_graph, workers)
-    cut = cut_graph(loaded_graph, on_hosts(partitioner or METIS(), hosts), workers)
+    partitioner = on_hosts(partitioner or METIS(), hosts)
+    complete(partitioner, Partitioner)
+    warn_if_large(loaded_graph, workers, cuts=partitioner.cuts)
+    cut = cut_graph(loaded_graph, partitioner, workers)
     return Parts(graph=loaded_graph, cut=cut, per_host=per_host)
 
 
@@ -212,25 +217,38 @@ def kept_library(folder: Path) -> str | None:
         return str(file["library"]) or None
 
 
-def memory_estimate(num_nodes: int, num_edges: int, num_features: int, workers: int) -> dict[str, int]:
+def memory_estimate(
+    num_nodes: int, num_edges: int, num_features: int, workers: int, *, cuts: str = "nodes"
+) -> dict[str, int]:
     """Estimate the bytes needed to partition a graph and to hold one worker's shard.
 
     METIS stores the graph in both directions, with weights, and coarsens it level by level: measured for 4 to 17
     million edges, up to 125 bytes per edge and 400 per node at the peak; building shards needs less. A shard takes 4
-    bytes per edge for the structure and 4 for the weights, and as much again for the transpose.
+    bytes per edge for the structure and 4 for the weights, and as much again for the transpose. Under a column
+    partition every shard has all edges.
+
+    Args:
+        num_nodes, num_edges, num_features: of the graph.
+        workers: P.
+        cuts: as ``Partitioner.cuts``.
+
+    Example:
+        >>> [memory_estimate(100, 1000, 0, 4, cuts=cuts)["shard"] for cuts in ("nodes", "columns")]
+        [5000, 17000]
     """
+    structure = 16 * num_edges * (workers if cuts == "columns" else 1)
     return {
         "partition": 125 * num_edges + 400 * num_nodes,
         "graph": 4 * num_edges + 8 * num_nodes + 4 * num_nodes * num_features,
-        "shard": (16 * num_edges + 40 * num_nodes + 4 * num_nodes * num_features) // workers,
+        "shard": (structure + 40 * num_nodes + 4 * num_nodes * num_features) // workers,
     }
 
 
-def warn_if_large(graph: Graph, workers: int) -> None:
+def warn_if_large(graph: Graph, workers: int, *, cuts: str = "nodes") -> None:
     """Print the memory estimate if the graph is large."""
     if graph.num_edges <= LARGE:
         return
-    estimate = memory_estimate(graph.num_nodes, graph.num_edges, graph.num_features, workers)
+    estimate = memory_estimate(graph.num_nodes, graph.num_edges, graph.num_features, workers, cuts=cuts)
     print(
         f"partitioning {graph.name} ({graph.num_nodes:,} nodes, {graph.num_edges:,} edges) into {workers}: about "
         + ", ".join(f"{human_bytes(size)} for the {purpose}" for purpose, size in estimate.items()),
@@ -300,7 +318,7 @@ def store_shards(
         if has_lock:
             # Without the lock another process may be writing these incomplete files.
             sweep(folder, shard_path(folder, "*").name)
-        warn_if_large(graph, workers)
+        warn_if_large(graph, workers, cuts=partitioner.cuts)
         cut = cut_graph(graph, partitioner, workers)
         if cut.library is not None:
             _keep(cut, folder)

@@ -43,6 +43,8 @@ class Plan:
     """True if several senders have partial sums of the same node, whose rounding errors must be independent."""
     to_all: bool = False
     """True if all receivers of a node's row get identical codes: bit-width and noise do not depend on the receiver."""
+    from_owners: bool = False
+    """True if backward, too, each row has one sender, and other columns for each receiver with errors of their own."""
     exact: bool = False
     """True if all rows are sent as float32, regardless of the system's codec, bit-widths and cache."""
 

@@ -25,7 +25,8 @@ class Quality:
     edge_cut_share: float
     """``edge_cut`` relative to all edges."""
     remote_ratio: float
-    """AdaQP Table 1: mean number of remote 1-hop neighbours over mean number of owned nodes."""
+    """AdaQP Table 1: mean number of remote 1-hop neighbours over mean number of owned nodes; under a column partition,
+    received rows, each a share of the columns."""
     replication: float
     """Stored rows per node, copies included (replication factor; CDFGNN Table 3, RF)."""
     inner: int
@@ -89,7 +90,9 @@ def measure_quality(shards: Sequence[Shard], *, per_host: int | None = None) -> 
     host = torch.arange(workers) // per_host
     inner_rows = halo_rows * (host[:, None] == host[None, :])  # (P, P)
     outer_rows = halo_rows - inner_rows
-    repeated, repeated_outer = _count_repeated(shards, per_host)
+    # Of a row, every worker gets other columns: none is repeated, and a message has 1 / P of the row.
+    has_shares = shards[0].cuts == "columns"
+    repeated, repeated_outer = (0, 0) if has_shares else _count_repeated(shards, per_host)
     nodes = torch.tensor([shard.num_owned for shard in shards], dtype=torch.float64)  # (P,) float64 for the means
     edges = torch.tensor([shard.num_edges for shard in shards], dtype=torch.float64)
     kinds = {kind: torch.tensor([shard.rows_by_kind[kind] for shard in shards]) for kind in shards[0].rows_by_kind}
@@ -98,7 +101,8 @@ def measure_quality(shards: Sequence[Shard], *, per_host: int | None = None) -> 
     return Quality(
         edge_cut=cut,
         edge_cut_share=cut / max(num_edges, 1),
-        remote_ratio=int(halo_rows.sum()) / max(num_nodes, 1),  # the number of workers cancels out
+        # the number of workers cancels out in means
+        remote_ratio=int(halo_rows.sum()) / max(num_nodes, 1) / (workers if has_shares else 1),
         replication=num_rows / max(num_nodes, 1),
         inner=int(inner_rows.sum()),
         outer=int(outer_rows.sum()),

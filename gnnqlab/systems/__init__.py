@@ -6,6 +6,7 @@ from gnnqlab.systems.recipes.bns_gcn import bns_gcn
 from gnnqlab.systems.recipes.cagnet import cagnet
 from gnnqlab.systems.recipes.cdfgnn import cdfgnn
 from gnnqlab.systems.recipes.exact import exact
+from gnnqlab.systems.recipes.feature_parallel import feature_parallel
 from gnnqlab.systems.recipes.low_rank import low_rank
 from gnnqlab.systems.recipes.pipegcn import pipegcn
 from gnnqlab.systems.recipes.rotated import adaqp_r, sylvie_r
@@ -31,6 +32,7 @@ __all__ = [
     "cdfgnn",
     "exact",
     "exact_at",
+    "feature_parallel",
     "fixed_bits",
     "low_rank",
     "make_system",

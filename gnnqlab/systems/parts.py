@@ -19,6 +19,7 @@ from gnnqlab.bits.policy import Bits, Fixed, UniformRandom
 from gnnqlab.by_name import did_you_mean, load, name_of
 from gnnqlab.compute import BFloat16Rows, Compute, ExactActivations, Float32Products, Int8Products
 from gnnqlab.exchange.broadcast.exchange import Broadcast
+from gnnqlab.exchange.columns.exchange import Columns
 from gnnqlab.exchange.halo.exchange import Halo
 from gnnqlab.exchange.protocol import ExchangePart
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
@@ -41,6 +42,7 @@ from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.message.codecs.spikes import Spikes
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.samplers import AllRows, BoundarySampling, Sampler
+from gnnqlab.partition.column_shard import WholeGraph
 from gnnqlab.partition.contiguous import Contiguous
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.dne import DNE
@@ -74,8 +76,9 @@ PARTS: dict[str, dict[str, Any]] = {
         "hdrf": HDRF,
         "random-edges": RandomEdges,
         "contiguous": Contiguous,
+        "whole-graph": WholeGraph,
     },
-    "exchange": {"halo": Halo, "replicas": Replicas, "broadcast": Broadcast},
+    "exchange": {"halo": Halo, "replicas": Replicas, "broadcast": Broadcast, "columns": Columns},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
     "cache": {
         "none": NoCache,

@@ -24,8 +24,9 @@ _SHORT = "bfloat16"
 def with_every_service(system: System) -> System:
     """Return a system with all common optimizations that do not change its method; its name gets a ``+``.
 
-    A synchronous schedule becomes one that overlaps central nodes with communication, and the two float32 quantization
-    parameters of a row become bfloat16. Schedules with stale rows, samplers, caches and bits are unchanged.
+    A synchronous schedule becomes one that overlaps central nodes with communication, if the exchange has sums that
+    need no received rows, and the two float32 quantization parameters of a row become bfloat16. Schedules with stale
+    rows, samplers, caches and bits are unchanged.
 
     Example:
         >>> from gnnqlab.systems import bns_gcn, vanilla
@@ -33,7 +34,8 @@ def with_every_service(system: System) -> System:
         (Overlapped(), 'bns-gcn+')
     """
     # Only the default is replaced: a schedule that a method chooses is a part of the method.
-    schedule = Overlapped() if system.schedule == Synchronous() else system.schedule
+    may_overlap = system.exchange.overlaps and system.schedule == Synchronous()
+    schedule = Overlapped() if may_overlap else system.schedule
     codec = by_direction(system.codec, _shortened)
     return dataclasses.replace(system, name=f"{system.name}+", schedule=schedule, codec=codec)
 

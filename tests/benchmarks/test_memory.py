@@ -86,3 +86,14 @@ def test_rows_are_matrices_by_layer_and_seconds_beside_all() -> None:
     for keep in ("selective", "full"):
         epoch = rows[f"gcn, {keep}", "epoch"]
         assert epoch["value"] > 0 and epoch["ratio"] == epoch["rival_value"] / epoch["value"]
+
+
+def test_bytes_of_a_worker_are_those_of_the_formula() -> None:
+    rows = memory.rows_by_workers("gcn", "sbm:120,3,20", workers=(2, 4))
+    sent, beside, held = rows[:3]
+    # 64 features forward, and 128 and 3 columns both ways, in a split and a join of half of all rows and columns
+    assert sent["value"] == sent["rival_value"] == 2 * 120 * 4 * (64 + 2 * 128 + 2 * 3) / 4 / 1e6
+    assert sent["reached"] and beside["ratio"] == beside["rival_value"] / sent["value"] < 1.5  # of METIS, 2 workers
+    assert held["ratio"] == held["rival_value"] / held["value"]
+    assert [each["case"][-9:] for each in rows] == ["2 workers"] * 3 + ["4 workers"] * 3
+    assert rows[3]["value"] == 0.75 * sent["value"], "2 (P - 1) / P in all"

@@ -16,7 +16,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.nn.messages import MessageConvolution
 from gnnqlab.nn.models.registry import _KINDS, MODELS, edges_in, find_model, is_stacked, model_home, register_model
 from gnnqlab.partition import EBV, Random, build_shard
-from gnnqlab.systems import cagnet, cdfgnn, vanilla
+from gnnqlab.systems import cagnet, cdfgnn, feature_parallel, vanilla
 from gnnqlab.train.batches import Batches, MiniBatchSettings
 from gnnqlab.train.config.edges import require_edges
 from gnnqlab.train.inference import logits as logits_of
@@ -77,6 +77,7 @@ def test_a_model_and_a_graph_must_have_as_many():
     [
         ("graphsage", cdfgnn(), "exchange Replicas has parts of the sums over a node's edges, got a graph"),
         ("graphsage", cagnet(), "exchange Broadcast moves blocks of rows without their edges, got a graph"),
+        ("gat", feature_parallel(), "exchange Columns splits the columns of rows, .*, got a graph"),
         (
             "gat",
             replace(HALO, schedule=Pipelined()),
@@ -110,6 +111,8 @@ def test_cuts_that_share_out_edges_refuse_them():
         EBV().cut(graph, 2).shard(graph, 0)
     with pytest.raises(ValueError, match=f"a block partition distributes edges without their features, {WAY_OUT}"):
         cagnet().partition.cut(graph, 2).shard(graph, 0)
+    with pytest.raises(ValueError, match=f"a column partition distributes edges without their features, {WAY_OUT}"):
+        feature_parallel().partition.cut(graph, 2).shard(graph, 0)
 
 
 def test_mini_batches_and_probes_refuse_them():

@@ -74,6 +74,8 @@ def test_memory_of_a_large_partition_is_printed_in_advance(capsys):
     warn_if_large(Large(), 4)
     said = capsys.readouterr().err
     assert "20,000,000 edges" in said and "B for the partition" in said and "B for the shard" in said
+    warn_if_large(Large(), 4, cuts="columns")
+    print(said, capsys.readouterr().err)
     warn_if_large(random_graph(), 4)
     assert capsys.readouterr().err == ""
 

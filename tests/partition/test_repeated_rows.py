@@ -9,6 +9,7 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.graph.graph import Graph
+from gnnqlab.partition.column_shard import WholeGraph
 from gnnqlab.partition.connections import copies_of
 from gnnqlab.partition.contiguous import BlockCut
 
@@ -51,3 +52,14 @@ def test_repeated_rows(source, name, hosts, per_host):
     card = parts._repr_html_()
     assert ("saved by multicast" in card) == (repeated > 0)
     assert ("saved by one copy per host" in card) == (repeated_outer > 0)
+
+
+@pytest.mark.parametrize(("hosts", "per_host"), [(1, 3), (2, 2)])
+def test_shares_of_a_row_are_not_repeated(hosts, per_host):
+    """Every worker gets all rows, each in other columns: multicast saves nothing, and no cut is to blame."""
+    parts = gq.partition(gq.load("sbm:90,3,8"), WholeGraph(), hosts=hosts, per_host=per_host)
+    workers, quality = hosts * per_host, parts.quality
+    assert quality.inner + quality.outer == (workers - 1) * 90 and (quality.repeated, quality.repeated_outer) == (0, 0)
+    assert quality.remote_ratio == pytest.approx((workers - 1) / workers) and quality.advice == ""
+    card = parts._repr_html_()
+    assert "column partition (columns are assigned to workers)" in card and "saved by" not in card

@@ -57,6 +57,7 @@ EXACT = {
     "bns-gcn": {"p": 1.0},
     "cagnet": {},
     "cdfgnn": {"bits": 32, "epsilon": 0.0, "rule": "fixed"},
+    "feature-parallel": {},
     "fixed-bits": {"bits": 32},
     "low-rank": {"bits": 32},
     "random-bits": {"bit_widths": (32,)},

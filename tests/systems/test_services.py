@@ -21,7 +21,9 @@ def test_only_schedules_that_wait_and_parameters_change(name: str) -> None:
     assert served.name == f"{name}+"
     changed = {axis for axis in PARTS if getattr(served, axis) != getattr(system, axis)}
     assert changed <= {"schedule", "codec"}
-    if system.schedule.lag or name == "sar" or name.startswith("adaqp"):
+    if name == "feature-parallel":  # every sum needs the rows of all nodes: nothing to compute meanwhile
+        assert "schedule" not in changed
+    elif system.schedule.lag or name == "sar" or name.startswith("adaqp"):
         assert "schedule" not in changed or name == "adaqp-q"
     else:
         assert served.schedule == Overlapped()

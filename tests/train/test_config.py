@@ -96,7 +96,10 @@ def test_configuration_survives_json(settings):
         ({"num_workers": 2}, "is called 'num_workers'; did you mean workers$"),
         ({"bits": 2}, r"system 'vanilla' takes no settings, got \['bits'\]; leave them out or choose another system"),
         ({"heads": 2}, r"heads is a setting of \['gat'\], got 2 for 'gcn'; leave it out"),
-        ({"partition": "hash"}, r"partition must be one of \['contiguous', .*'random-edges'\], got 'hash'"),
+        (
+            {"partition": "hash"},
+            r"partition must be one of \['contiguous', .*'random-edges', 'whole-graph'\], got 'hash'",
+        ),
         ({"epochs": "many"}, "epochs must be a whole number, got 'many'"),
         ({"model": "gat", "system": "cagnet", "replication": 2}, "gat needs all terms of a .*got replication 2"),
     ],

@@ -21,9 +21,11 @@ from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems import SYSTEMS, cagnet, make_system, sancus, sancus_q
+from gnnqlab.systems import SYSTEMS, cagnet, feature_parallel, make_system, sancus, sancus_q
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
+from gnnqlab.tune.at_scale import at_scale
+from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.trace import trace
 from tests.exchange.random_edges import EdgesAtRandom
 from tests.ranks import run_ranks
@@ -253,12 +255,41 @@ BLOCKS = {
 }
 
 
+def _probe_of(base: gq.System, model: str) -> Probe:
+    shape = ModelSettings(name=model, **SHAPE)
+    config = replace(written_down(3).config, system=base, model=shape)
+    return replace(written_down(3), config=config, trace=trace(load(GRAPH), shape, base, workers=3, epochs=3))
+
+
+COLUMNS = {
+    "float32": feature_parallel(),
+    "4 bits": feature_parallel(bits=4),
+    "rotated": replace(feature_parallel(), codec=Rotated(), bits=Fixed(bits=3)),
+    "mixed widths": replace(feature_parallel(), bits=UniformRandom(bit_widths=(2, 8, 32), period=1)),
+}
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat", "graphsage"])
+def test_predicted_bytes_are_sent_bytes_of_columns(model: str) -> None:
+    """Shares of two lengths have rounds of their own; attention has one more, of logits."""
+    probe, graph = _probe_of(replace(feature_parallel(), codec=Float32()), model), load(GRAPH)
+    for name, system in COLUMNS.items():
+        shape = probe.config.model
+        threads = ThreadedWorkers(graph, system.partition.cut(graph, 3), system, shape, TrainSettings())
+        for epoch, sent in enumerate(sent_by_epoch(threads, 3)):
+            assert probe.forecast(system=system, epoch=epoch).bytes_sent == sent > 0, (name, epoch)
+    assert probe.forecast(system="fixed-bits", bits=4).bytes_sent == probe.forecast(system=COLUMNS["4 bits"]).bytes_sent
+    with pytest.raises(ValueError, match="exchange Columns cannot work in this system"):
+        gq.autotune(GRAPH, known=probe)
+    with pytest.raises(ValueError, match="halo rows need an edge-cut, got a column partition"):
+        at_scale(probe, {"columns": feature_parallel()}, workers=(4,))
+
+
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 def test_predicted_bytes_are_sent_bytes_of_blocks(model: str) -> None:
     """As many rounds as blocks, without those that a plan skips."""
-    shape, base, graph = ModelSettings(name=model, **SHAPE), cagnet(), load(GRAPH)
-    config = replace(written_down(3).config, system=base, model=shape)
-    probe = replace(written_down(3), config=config, trace=trace(graph, shape, base, workers=3, epochs=3))
+    probe, graph = _probe_of(cagnet(), model), load(GRAPH)
+    shape = probe.config.model
     for name, system in BLOCKS.items():
         threads = ThreadedWorkers(graph, system.partition.cut(graph, 3), system, shape, TrainSettings())
         for epoch, sent in enumerate(sent_by_epoch(threads, 4)):

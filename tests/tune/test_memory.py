@@ -26,7 +26,7 @@ from tests.tune.probes import written_down
 
 RECIPES = (
     "vanilla", "fixed-bits", "random-bits", "adaqp", "sylvie", "pipegcn", "bns-gcn", "cdfgnn", "varco", "cagnet",
-    "sancus", "sancus-q", "sar",
+    "sancus", "sancus-q", "sar", "feature-parallel",
 )  # fmt: skip
 CASES = [("gcn", name) for name in RECIPES]
 CASES += [(model, name) for model in ("gat", "graphsage") for name in ("vanilla", "fixed-bits", "sar")]
@@ -42,7 +42,11 @@ def recipe(name: str) -> System:
         own = replace(own, compute=BFloat16Rows())
     if name.endswith("messages"):
         own = replace(own, codec=BFloat16(), bits=Fixed(bits=16))
-    return own if name in ("cdfgnn", "cagnet", "sancus", "sancus-q") else replace(own, partition=Random())
+    return (
+        own
+        if name in ("cdfgnn", "cagnet", "sancus", "sancus-q", "feature-parallel")
+        else replace(own, partition=Random())
+    )
 
 
 def shape(model: str) -> ModelSettings:

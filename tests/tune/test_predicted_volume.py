@@ -29,6 +29,8 @@ SYSTEMS = {
     "cagnet, 3 bits by direction": replace(
         cagnet(), codec=gq.codecs.Stochastic(), bits=(gq.bits.Fixed(bits=2), gq.bits.Fixed(bits=8))
     ),
+    "feature-parallel": make_system("feature-parallel"),
+    "feature-parallel, 4 bits": make_system("feature-parallel", bits=4),
     "sancus, fixed": sancus(rule="fixed", every=2),
     "sancus, age": sancus(rule="age", every=9, max_age=2),
     "sancus-q, age": sancus_q(rule="age", every=2, warm_up=2),

@@ -17,6 +17,11 @@ __all__ = ["Dependencies", "transferred_nodes", "dependencies_of"]
 
 _NAMED = 6
 """Most rows of a worker that are listed one by one."""
+_ALL_ROWS = {
+    "blocks": "which every worker receives as a whole",
+    "columns": "of which every worker receives its share for all nodes",
+}
+"""Cut under which every worker receives all rows -> reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +60,7 @@ def dependencies_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Dep
         nodes: global ids; all by default.
 
     Raises:
-        ValueError: if the graph is cut into blocks, which every worker receives as a whole.
+        ValueError: if the graph is cut into blocks or columns, because every worker receives all rows then.
 
     Example:
         >>> from gnnqlab import course
@@ -65,10 +70,10 @@ def dependencies_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Dep
         ({1: [5, 7]}, [1], 'waits for rows 5, 7 of worker 1', 'waits for no worker')
     """
     kind = parts.shards[0].cuts
-    if kind == "blocks":
+    if kind in _ALL_ROWS:
         raise ValueError(
-            "rows that a node waits for are known for edge-cuts and vertex-cuts, got a cut into blocks, which every "
-            "worker receives as a whole; partition by gq.partitioners.METIS()"
+            f"rows that a node waits for are known for edge-cuts and vertex-cuts, got a cut into {kind}, "
+            f"{_ALL_ROWS[kind]}; partition by gq.partitioners.METIS()"
         )
     total = parts.graph.num_nodes
     selection = np.arange(total) if nodes is None else np.asarray(nodes)

@@ -266,7 +266,7 @@ class Channel:
 
     def _noise(self, epoch: int, sender: int, receiver: int) -> Noise:
         """Return the noise key of a message; sender and receiver compute the same one."""
-        plan, forward = self.plan, self.direction == "forward"
+        plan, forward = self.plan, self.direction == "forward" or self.plan.from_owners
         # Gradients and partial sums of one node come from several senders: the sender's rank keeps their errors
         # independent. An embedding has one sender but several receivers, distinguished by their distance in the ring.
         sender_key = 0 if forward and not plan.parts else sender + 1

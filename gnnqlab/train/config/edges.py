@@ -13,8 +13,9 @@ def require_edges(model: ModelSettings, system: System, edge_features: int) -> N
     """Raise if a graph has edge features that the model or the system would ignore.
 
     Under an edge-cut they are stored with the destination of their edge. Under a vertex-cut the edges of a node are
-    spread over several workers, and exchanges of blocks send rows without edges. A model with terms of both ends and
-    the edge needs complete rows of the present epoch, and computes these terms in float32.
+    spread over several workers, exchanges of blocks send rows without edges, and exchanges of columns have parts of the
+    rows of an edge. A model with terms of both ends and the edge needs complete rows of the present epoch, and computes
+    these terms in float32.
 
     Args:
         model, system: of the run.
@@ -35,8 +36,12 @@ def require_edges(model: ModelSettings, system: System, edge_features: int) -> N
     if use == "none":
         refuse_features(f"model {model.name}", "uses features of nodes only")
     if (cuts := system.exchange.takes_cuts_of) != "nodes":
-        parts, blocks = "has parts of the sums over a node's edges", "moves blocks of rows without their edges"
-        refuse_features(f"exchange {type(system.exchange).__name__}", parts if cuts == "edges" else blocks)
+        reasons = {
+            "edges": "has parts of the sums over a node's edges",
+            "columns": "splits the columns of rows, and an edge's features belong to whole rows",
+        }
+        reason = reasons.get(cuts, "moves blocks of rows without their edges")
+        refuse_features(f"exchange {type(system.exchange).__name__}", reason)
     if use == "rows" and (reason := _no_whole_rows(system)):
         raise ValueError(
             f"model {model.name} has a term for each edge and its two rows, got {reason}, or model graphsage, or take "

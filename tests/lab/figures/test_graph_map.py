@@ -12,6 +12,7 @@ from gnnqlab.lab.figures.graph_drawing import message_widths
 from gnnqlab.lab.figures.graph_map import COLORINGS, draw
 from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, neighbourhood, places_on_grid
 from gnnqlab.lab.figures.waiting import dependencies_of, transferred_nodes
+from gnnqlab.partition.column_shard import WholeGraph
 from gnnqlab.simulation.coding_errors import coding_errors
 from tests.cases import each
 from tests.lab.figures.test_static_image import read_indexed
@@ -72,8 +73,9 @@ def test_under_a_cut_of_edges_a_node_waits_for_its_own_sums() -> None:
     assert "waits for partial sums of worker" in found.describe(next(iter(found.rows)))
     with pytest.raises(ValueError, match="bits and errors can be drawn for an edge-cut only"):
         draw(cut, "bits", bits=gq.bits.Fixed(bits=2))
-    with pytest.raises(ValueError, match="got a cut into blocks"):
-        dependencies_of(gq.partition(GRAPH, gq.partitioners.Contiguous(), workers=3))
+    for partitioner, kind in ((gq.partitioners.Contiguous(), "blocks"), (WholeGraph(), "columns")):
+        with pytest.raises(ValueError, match=f"got a cut into {kind}, .* partition by gq.partitioners.METIS"):
+            dependencies_of(gq.partition(GRAPH, partitioner, workers=3))
 
 
 def test_places_do_not_depend_on_the_cut_and_no_two_nodes_share_one() -> None:

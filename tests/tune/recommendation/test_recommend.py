@@ -11,8 +11,10 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.cli import main
+from gnnqlab.exchange.traffic_model import PartitionSizes
 from gnnqlab.partition import METIS, Random
 from gnnqlab.systems import make_system, vanilla
+from gnnqlab.tune.predicted_volume import epoch_bytes
 from gnnqlab.tune.recommendation import Recommendation, accuracy_risk, untrained
 from gnnqlab.tune.recommendation.accuracy_risk import AccuracyRisk, find_risks, read_studies
 from gnnqlab.tune.recommendation.alternatives import Alternative, list_alternatives
@@ -128,12 +130,20 @@ def test_places_of_other_cuts_keep_the_work_and_scale_the_messages() -> None:
     assert scale_to_cut(probe.timing, probe.trace, probe.trace).exact.phases == pytest.approx(probed)
 
 
-def test_vertex_cuts_and_blocks_are_options_too() -> None:
-    chosen = list_candidates(["cdfgnn", "cagnet"], partitions=False)
+def test_vertex_cuts_blocks_and_columns_are_options_too() -> None:
+    names = ["cdfgnn", "cagnet", "feature-parallel"]
+    chosen = list_candidates(names, partitions=False)
     found = rank_systems(
         recorded(), graph(), [*candidates(("vanilla",)), *(each for each in chosen if each.name != "vanilla")]
     )
-    assert {"cdfgnn", "cdfgnn+", "cagnet", "cagnet+"} <= set(found.to_frame().index) and not found.refused
+    frame = found.to_frame()
+    assert {each + end for each in names for end in ("", "+")} <= set(frame.index) and not found.refused
+    # Two workers: a split and a join of half of all rows and columns, against halo rows of a graph cut by METIS.
+    sizes = PartitionSizes(num_nodes=graph().num_nodes, workers=2)
+    config = found.probe.config
+    facts = {"features": graph().num_features, "classes": graph().num_classes}
+    by_formula = epoch_bytes(make_system("feature-parallel"), config.model, sizes, **facts)
+    assert config.workers == 2 and frame.loc["feature-parallel", "bytes"] == by_formula
 
 
 def test_products_of_codes_are_measured_relative_to_the_probe() -> None:

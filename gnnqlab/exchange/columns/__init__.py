@@ -1,0 +1,1 @@
+"""Exchange of columns: each worker aggregates the whole graph on its share of the columns."""
