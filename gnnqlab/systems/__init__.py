@@ -6,6 +6,7 @@ from gnnqlab.systems.recipes.bns_gcn import bns_gcn
 from gnnqlab.systems.recipes.cagnet import cagnet
 from gnnqlab.systems.recipes.cdfgnn import cdfgnn
 from gnnqlab.systems.recipes.exact import exact
+from gnnqlab.systems.recipes.gradients_only import gradients_only
 from gnnqlab.systems.recipes.low_rank import low_rank
 from gnnqlab.systems.recipes.pipegcn import pipegcn
 from gnnqlab.systems.recipes.rotated import adaqp_r, sylvie_r
@@ -32,6 +33,7 @@ __all__ = [
     "exact",
     "exact_at",
     "fixed_bits",
+    "gradients_only",
     "low_rank",
     "make_system",
     "pipegcn",

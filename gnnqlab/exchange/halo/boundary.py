@@ -58,6 +58,7 @@ class Boundary:
             num_halo=shard.num_halo,
             seed=wires.seed,
             lag=lag,
+            edge_coverage=shard.edge_coverage,
         )
         """Samples of halo rows by epoch, with their weight."""
         num_owned, num_central = shard.num_owned, shard.num_central
@@ -224,6 +225,8 @@ def plan_layer(
     turns = None if sent_once else boundary.turns
     # Evaluation uses all rows, and static rows must be complete for all later epochs.
     is_sampled = context.training and not sent_once and boundary.sampling.active
+    if adjacency is not None and is_sampled:
+        adjacency = boundary.sampling.corrected(adjacency)
     return LayerPlan(
         boundary=boundary,
         adjacency=adjacency,

@@ -69,6 +69,7 @@ _SYSTEMS = {
     "adaqp-r": Style(color=OKABE_ITO["vermillion"], dash="dot", symbol="triangle-down"),
     "sylvie-r": Style(color=OKABE_ITO["green"], dash="dash", symbol="x"),
     "low-rank": Style(color=OKABE_ITO["sky"], dash="solid", symbol="diamond"),
+    "gradients-only": Style(color=OKABE_ITO["purple"], dash="solid", symbol="triangle-down"),
     "sar": Style(color=OKABE_ITO["blue"], dash="dashdot", symbol="circle"),
 }
 

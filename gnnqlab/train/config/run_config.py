@@ -286,12 +286,15 @@ class RunConfig:
             )
 
     def _check_protocol(self) -> None:
-        cuts = self.system.partition.cuts
-        if self.train.protocol == "inductive" and (self.task.task == "links" or cuts != "nodes"):
-            reason = "task 'links'" if self.task.task == "links" else f"a partition of {cuts}"
+        partition = self.system.partition
+        if self.train.protocol == "inductive" and (
+            self.task.task == "links" or partition.cuts != "nodes" or partition.weighs_edges
+        ):
+            cut_text = "a partition with a correction" if partition.weighs_edges else f"a partition of {partition.cuts}"
+            reason = "task 'links'" if self.task.task == "links" else cut_text
             raise ValueError(
-                f"protocol 'inductive' needs task 'nodes' and one owner per node, as in an edge-cut, got {reason} with "
-                f"system {self.system.name!r}; choose protocol 'transductive'"
+                "protocol 'inductive' needs task 'nodes' and one owner per node, as in an edge-cut, whose edges have no "
+                f"weights, got {reason} with system {self.system.name!r}; choose protocol 'transductive'"
             )
 
     def require_nodes(self, what: str, *, class_weights: bool = True) -> None:
