@@ -107,6 +107,17 @@ class Partitioner(AxisPart, ABC):
             f"'gnnqlab[partition]', or use the partition METIS(), on the command line --partition metis"
         )
 
+    partition_every: int = 0
+    """Epochs of a period, after which the partition changes; 0: one partition. The training loop reads it."""
+
+    def cut_in_period(self, graph: Graph, workers: int, period: int) -> Cut:
+        """Return the cut of a period, from 0; all workers call it, so it must be the same in every process."""
+        return self.cut(graph, workers)
+
+    def fixed(self) -> Partitioner:
+        """Return the partitioner of the first period's cut only; forecasts, probes and simulations use it."""
+        return self
+
     @property
     def weighs_edges(self) -> bool:
         """True if shards have weights of edges for training without rows of other workers; ``RunConfig`` reads it."""

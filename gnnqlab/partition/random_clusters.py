@@ -74,32 +74,27 @@ class RandomClusters(Partitioner):
     """Clusters of each worker, m; fewer if the graph has fewer nodes a worker. More clusters: other neighbours in every
     partition, and more cut edges."""
     correction: Annotated[str, OneOf(("coverage", "none"))] = "none"
-    """Weights of edges inside a worker in the training sums of a system that receives no rows (sampler
-    ``BoundarySampling(p=0)``). ``coverage``: 1 over the probability that an edge is inside a worker, so that sums are
-    unbiased over partitions; attention, a softmax over visible neighbours, has no weights. ``none``: those of the whole
-    graph."""
+    """Weights of edges inside a worker in the training sums of a system that receives no rows, with sampler
+    ``BoundarySampling(p=0)``; other systems hide no edge, or have weights of their own. ``coverage``: 1 over the
+    probability that an edge is inside a worker, so that sums are unbiased over partitions; attention, a softmax over
+    visible neighbours, has no weights. ``none``: the weights of the whole graph."""
+    partition_every: Annotated[int, Range(0)] = 0
+    """Epochs between two partitions, in systems that receive no rows; 0: one partition for the whole run. With more of
+    them, more edges are inside a worker at some time."""
     seed: int = 0
-    """Seed of the assignment of clusters to workers."""
+    """Seed of the assignment of clusters to workers, together with the number of the period."""
 
     def __post_init__(self) -> None:
         check(self)
         if self.correction == "coverage" and self.clusters_per_worker == 1:
             raise ValueError(
-                "correction 'coverage' needs at least 2 clusters_per_worker, got 1, with which an edge between clusters "
-                "is never inside a worker; choose more clusters or correction 'none'"
+                "correction 'coverage' needs at least 2 clusters_per_worker, got 1, with which an edge between "
+                "clusters is never inside a worker; choose more clusters or correction 'none'"
             )
 
     @property
     def weighs_edges(self) -> bool:
         return self.correction != "none"
-
-    def refuses(self, system: object) -> str:
-        if self.weighs_edges and system.sampler.p > 0.0:  # type: ignore[attr-defined]
-            return (
-                "its coverage weights stand for edges whose rows are never received, but this sampler sends boundary "
-                "rows; choose sampler BoundarySampling(p=0) or correction 'none'"
-            )
-        return ""
 
     def cut(self, graph: Graph, workers: int) -> ClusterCut:
         """Assign every node to a worker.
@@ -108,18 +103,26 @@ class RandomClusters(Partitioner):
             RuntimeError: if neither pymetis nor DGL can be used.
             ValueError: if there are more workers than nodes.
         """
-        return self._cut(graph, workers, quick=False)
+        return self._cut(graph, workers)
+
+    def cut_in_period(self, graph: Graph, workers: int, period: int) -> ClusterCut:
+        """Assign the clusters again: another partition of the same clusters for each period."""
+        return self._cut(graph, workers, period=period)
+
+    def fixed(self) -> RandomClusters:
+        """Return the partitioner of the first period only."""
+        return replace(self, partition_every=0)
 
     def quick_cut(self, graph: Graph, workers: int) -> ClusterCut:
         """Assign every node by clusters of METIS's quick cut."""
         return self._cut(graph, workers, quick=True)
 
-    def _cut(self, graph: Graph, workers: int, *, quick: bool) -> ClusterCut:
+    def _cut(self, graph: Graph, workers: int, *, period: int = 0, quick: bool = False) -> ClusterCut:
         check_workers(graph, workers)
         # A small graph may have fewer nodes than clusters; all workers must have equally many.
         num_clusters = workers * max(1, min(self.clusters_per_worker, graph.num_nodes // workers))
         found = cut_graph(graph, METIS(), num_clusters, quick=quick)  # stored, so all periods have the same clusters
-        order = np.random.default_rng((self.seed, 0)).permutation(num_clusters)  # (C,)
+        order = np.random.default_rng((self.seed, period)).permutation(num_clusters)  # (C,)
         owner = torch.from_numpy(order) % workers  # (C,) each worker m times
         return ClusterCut(
             owner=owner[found.owner],

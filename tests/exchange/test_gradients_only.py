@@ -42,6 +42,9 @@ class VisibleEdges(LocalGraph):
     def __init__(self, graph, cut):
         super().__init__(graph, seed=SETTINGS.seed)
         self.exchange = Instead(self.exchange, self._aggregate)
+        self.show(cut)
+
+    def show(self, cut):
         between = cut.clusters[:, None] != cut.clusters[None, :]
         number = cut.num_clusters
         inside = (cut.owner[:, None] == cut.owner[None, :]).float()
@@ -85,7 +88,7 @@ def test_training_is_that_of_the_weighted_visible_edges(name, workers):
 
 def both_on_rank(rank, workers, graph, shapes):
     """Train without a correction, and BNS-GCN with p = 0 on the same cut."""
-    plain = gradients_only(clusters_per_worker=CLUSTERS, correction="none")
+    plain = gradients_only(clusters_per_worker=CLUSTERS, correction="none", partition_every=0)
     rival = replace(bns_gcn(p=0.0), partition=RandomClusters(clusters_per_worker=CLUSTERS))
     shards = [cut_graph(graph, system.partition, workers).shard(graph, rank) for system in (plain, rival)]
     return {
@@ -127,9 +130,7 @@ def test_sums_are_unbiased_over_all_partitions(workers, per_worker):
     total = torch.zeros_like(x)
     for assignment in assignments:
         owner = torch.tensor(assignment)[clusters]
-        cut = ClusterCut(
-            owner=owner, workers=workers, clusters=clusters, num_clusters=number, correction="coverage"
-        )
+        cut = ClusterCut(owner=owner, workers=workers, clusters=clusters, num_clusters=number, correction="coverage")
         total += corrected_sums(graph, cut, x)
     torch.testing.assert_close(total / len(assignments), truth, rtol=1e-6, atol=1e-6)
 
@@ -143,7 +144,7 @@ def test_drawn_assignments_have_equal_numbers_of_whole_clusters():
     cuts = [RandomClusters(clusters_per_worker=4, seed=seed).cut(graph, 3) for seed in range(40)]
     assert all(torch.equal(cut.clusters, cuts[0].clusters) for cut in cuts)
     workers_of = [[cut.owner[cut.clusters == cluster].unique().tolist() for cluster in range(12)] for cut in cuts]
-    assert all(sorted(sum(each_cut, [])) == [0] * 4 + [1] * 4 + [2] * 4 for each_cut in workers_of)
+    assert all(sorted(itertools.chain(*each_cut)) == [0] * 4 + [1] * 4 + [2] * 4 for each_cut in workers_of)
     together = sum(each_cut[0] == each_cut[1] for each_cut in workers_of)
     assert 3 <= together <= 20, "two clusters have one worker in 3 of 11 draws: 10.9 of 40"
 
@@ -164,25 +165,33 @@ def test_coverage_survives_the_file_of_a_shard(tmp_path):
     assert {round(value, 5) for value in shard.edge_coverage.tolist()} == {1.0, round(7 / 3, 5)}
 
 
-def test_cached_input_features_are_not_weighted():
-    whole, cached, resent = run_ranks(losses_on_rank, 2, random_graph(features=3))[0]
+def test_sums_without_hidden_edges_are_not_weighted():
+    whole, cached, resent, *sampled = run_ranks(losses_on_rank, 2, random_graph(features=3))[0]
     assert cached == pytest.approx(whole, rel=1e-5)
     assert resent != pytest.approx(whole, rel=1e-5)
+    assert sampled[0] == sampled[1], "a sample has weights of its own"
 
 
 def losses_on_rank(rank, workers, graph):
-    """Return losses of a layer that aggregates features: Vanilla's, with features that all workers have, and without."""
+    """Return losses of a layer that sums features: Vanilla's, ours with all features and without, and of samples."""
     ours, cached = gradients_only(clusters_per_worker=2), replace(SETTINGS, input_features="cache")
+    samples = [
+        replace(bns_gcn(p=0.5), partition=RandomClusters(clusters_per_worker=2, correction=correction))
+        for correction in ("coverage", "none")
+    ]
     found = []
-    for system, settings in ((vanilla(), SETTINGS), (ours, cached), (ours, SETTINGS)):
+    for system, settings in (
+        (vanilla(), SETTINGS),
+        (ours, cached),
+        (ours, SETTINGS),
+        *((sample, SETTINGS) for sample in samples),
+    ):
         shard = cut_graph(graph, system.partition, workers).shard(graph, rank)
         found.append(worker_trainer(shard, system, ModelSettings(layers=1, hidden=8), settings).gradients(0))
     return found
 
 
-def test_weights_without_hidden_edges_are_refused():
-    with pytest.raises(ValueError, match=r"RandomClusters cannot work .*choose sampler BoundarySampling\(p=0\)"):
-        vanilla().replace(partition=RandomClusters(correction="coverage"))
+def test_impossible_corrections_are_refused():
     with pytest.raises(ValueError, match="at least 2 clusters_per_worker, got 1"):
         gradients_only(clusters_per_worker=1)
     assert gradients_only(clusters_per_worker=1, correction="none").sampler == BoundarySampling(p=0.0)

@@ -43,7 +43,7 @@ from tests.run.folders import run_folder
 
 ASSIGNED = {"lam": 1.0, "when": "blocking"}
 """λ = 1 ignores seconds, and the epoch in which an assignment computed in the background is ready is not known."""
-SETTINGS = {"adaqp": ASSIGNED, "adaqp-q": ASSIGNED, "adaqp-r": ASSIGNED}
+SETTINGS = {"adaqp": ASSIGNED, "adaqp-q": ASSIGNED, "adaqp-r": ASSIGNED, "gradients-only": {"partition_every": 2}}
 """System -> settings under which two trainings are the same; SYLVIE first decides by seconds after these epochs."""
 EPOCHS = 6
 PARTINGS = ("straight", "stopped", "resumed")

@@ -58,7 +58,8 @@ class Boundary:
             num_halo=shard.num_halo,
             seed=wires.seed,
             lag=lag,
-            edge_coverage=shard.edge_coverage,
+            # A sampler with p > 0 has weights of its own, for hidden edges only.
+            edge_coverage=shard.edge_coverage if wires.sampler.p == 0.0 else None,
         )
         """Samples of halo rows by epoch, with their weight."""
         num_owned, num_central = shard.num_owned, shard.num_central

@@ -200,6 +200,17 @@ class LaunchKeywords(TypedDict, total=False):
     """Bits of activations saved for the backward pass; messages have 32."""
     ratio: float
     """Columns after the random projection of product inputs, relative to before, in (0, 1]; 1: no projection."""
+    clusters_per_worker: int
+    """Clusters of each worker, m; fewer if the graph has fewer nodes a worker. More clusters: other neighbours in
+    every partition, and more cut edges."""
+    correction: Literal["coverage", "none"]
+    """Weights of edges inside a worker in the training sums of a system that receives no rows, with sampler
+    ``BoundarySampling(p=0)``; other systems hide no edge, or have weights of their own. ``coverage``: 1 over the
+    probability that an edge is inside a worker, so that sums are unbiased over partitions; attention, a softmax
+    over visible neighbours, has no weights. ``none``: the weights of the whole graph."""
+    partition_every: int
+    """Epochs between two partitions, in systems that receive no rows; 0: one partition for the whole run. With more
+    of them, more edges are inside a worker at some time."""
     refresh_every: int
     """Epochs between two bases; the first one follows epoch ``first``."""
     iterations: int

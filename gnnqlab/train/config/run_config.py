@@ -17,6 +17,7 @@ from gnnqlab.systems.recipe_call import RecipeCall
 from gnnqlab.systems.registry import SYSTEMS, make_system
 from gnnqlab.systems.settings import filled, settings_of
 from gnnqlab.systems.system import System
+from gnnqlab.train.config.partition_rules import check_partition
 from gnnqlab.train.link import MAX_HOSTS, parse_link
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.learning_rate import SCHEDULES, LearningRate, schedule_function
@@ -286,16 +287,15 @@ class RunConfig:
             )
 
     def _check_protocol(self) -> None:
-        partition = self.system.partition
-        if self.train.protocol == "inductive" and (
-            self.task.task == "links" or partition.cuts != "nodes" or partition.weighs_edges
-        ):
-            cut_text = "a partition with a correction" if partition.weighs_edges else f"a partition of {partition.cuts}"
-            reason = "task 'links'" if self.task.task == "links" else cut_text
+        cuts = self.system.partition.cuts
+        if self.train.protocol == "inductive" and (self.task.task == "links" or cuts != "nodes"):
+            reason = "task 'links'" if self.task.task == "links" else f"a partition of {cuts}"
             raise ValueError(
-                "protocol 'inductive' needs task 'nodes' and one owner per node, as in an edge-cut, whose edges have no "
-                f"weights, got {reason} with system {self.system.name!r}; choose protocol 'transductive'"
+                f"protocol 'inductive' needs task 'nodes' and one owner per node, as in an edge-cut, got {reason} with "
+                f"system {self.system.name!r}; choose protocol 'transductive'"
             )
+        task = {"task": self.task.task, "node_features": self.task.node_features}
+        check_partition(self.system.partition, protocol=self.train.protocol, **task)
 
     def require_nodes(self, what: str, *, class_weights: bool = True) -> None:
         """Raise if the task is link prediction, for features that support node classification only.
