@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from gnnqlab.train.checkpoints.checkpoint import read_checkpoint
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
 from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.recorders import ChannelBytes
 from gnnqlab.train.loop.trainer import Trainer
 from gnnqlab.train.moving_partition import moved_bytes
 from tests.cases import each
@@ -153,3 +155,20 @@ def test_a_simulation_refuses_a_moving_partition():
     with pytest.raises(ValueError, match="must have one partition, got partition_every 10; choose"):
         gq.simulate("sbm:60,3,6", system="gradients-only")
     assert len(gq.simulate("sbm:60,3,6", system=gradients_only(partition_every=0), epochs=2, hidden=4).losses) == 2
+
+
+def test_bytes_are_counted_from_the_channels_of_their_period():
+    def trainer_of(payload):
+        channel = SimpleNamespace(bytes_payload=payload, bytes_params=0, bytes_headers=0, wire_s=0.0)
+        graph, reduction = SimpleNamespace(node_sums=SimpleNamespace(sent_bytes=0)), SimpleNamespace(sent_bytes=0)
+        return SimpleNamespace(channels=[channel], graph=graph, reduction=reduction)
+
+    trainer = trainer_of(0)
+    recorder = ChannelBytes(trainer)
+    recorder.begin(0)
+    trainer.channels[0].bytes_payload = 900
+    assert recorder.figures()["bytes_payload"] == 900
+    trainer.channels = trainer_of(0).channels  # of another partition
+    recorder.begin(1)
+    trainer.channels[0].bytes_payload = 700
+    assert recorder.figures()["bytes_payload"] == 700

@@ -235,4 +235,20 @@ FAULTS = (
         test="exchange/test_kept_rows.py::test_exact_rows_obey_the_law_and_codes_go_on_bit_for_bit",
         why="a resumed training uses fresh rows in its first epoch: it is another training",
     ),
+    Fault(
+        name="coverage weights next to a sample",
+        file="exchange/halo/boundary.py",
+        before="edge_coverage=shard.edge_coverage if wires.sampler.p == 0.0 else None,",
+        after="edge_coverage=shard.edge_coverage,",
+        test="exchange/test_gradients_only.py::test_sums_without_hidden_edges_are_not_weighted",
+        why="sampled rows already stand for the hidden ones, which would count twice",
+    ),
+    Fault(
+        name="coverage weights on sums of all rows",
+        file="exchange/halo/boundary.py",
+        before="if adjacency is not None and is_sampled:",
+        after="if adjacency is not None:",
+        test="train/test_moving_partition.py::test_every_epoch_is_trained_on_the_cut_of_its_period",
+        why="evaluation would count edges between clusters several times",
+    ),
 )
