@@ -583,6 +583,17 @@ ITEMS = {
         "tune/test_bytes.py::test_bytes_of_second_fetches_are_predicted",
         (("17", "| SAR (halo, one worker at a time) |"),),
     ),
+    "GRAPPA": Item(
+        "systems.recipes.gradients_only:gradients_only partition.random_clusters:RandomClusters "
+        "train.moving_partition:MovingPartition",
+        "after Grappa (arXiv 2602.01872)",
+        "exchange/test_gradients_only.py::test_training_is_that_of_the_weighted_visible_edges "
+        "exchange/test_gradients_only.py::test_sums_are_unbiased_over_all_partitions "
+        "exchange/test_gradients_only.py::test_without_a_correction_it_is_bns_gcn_without_rows_bit_for_bit "
+        "train/test_moving_partition.py::test_every_epoch_is_trained_on_the_cut_of_its_period",
+        (),
+        "its correction of summed gradients, of which we know the abstract only; no notebook shows it",
+    ),
     "AQ-T7": Item(
         "tune.at_scale:at_scale tune.cut_counts:CutCounts",
         "AdaQP Table 7",
@@ -610,7 +621,7 @@ ITEMS = {
     ),
 }
 
-BEYOND = ("SY-TI", "SY-TIX", "SY-F2", "SY-F3", "SY-F6", "EDEN", "CAGNET", "MixGCN", "SANCUS", "SAR")
+BEYOND = ("SY-TI", "SY-TIX", "SY-F2", "SY-F3", "SY-F6", "EDEN", "CAGNET", "MixGCN", "SANCUS", "SAR", "GRAPPA")
 """Items of the papers that the catalogue may lack; baselines have no number there."""
 
 NOT_YET: dict[str, tuple[str, ...]] = {}

@@ -106,6 +106,9 @@ class LaunchCall:
         totals: Literal["active", "moved"] = "active",
         activation_bits: int = 2,
         ratio: float = 1.0,
+        clusters_per_worker: int = 8,
+        correction: Literal["coverage", "none"] = "coverage",
+        partition_every: int = 10,
         refresh_every: int = 5,
         iterations: int = 2,
         least_gain: float = 2.0,
@@ -271,8 +274,8 @@ class LaunchCall:
             replication (cagnet): Number of workers that compute the rows of one block, each from a share of
                 the columns, c.
             gamma (cdfgnn): γ: weight of the host term in [0, 1]; 0 is plain EBV.
-            bits (cdfgnn, low-rank, sancus-q, fixed-bits): Bits per element: 1, 2, 4, 8, 16 or 32 with a
-                stochastic codec, also 3 with a rotated one, 32 with float32 messages.
+            bits (cdfgnn, feature-parallel, low-rank, sancus-q, fixed-bits): Bits per element: 1, 2, 4, 8,
+                16 or 32 with a stochastic codec, also 3 with a rotated one, 32 with float32 messages.
             epsilon (cdfgnn): Initial ε, in [0, 1]; with rule ``fixed`` that of all epochs. Not given in the
                 paper.
             epsilon (sancus, sancus-q): For ``variation``: largest skipped change; 0 skips only unchanged
@@ -284,6 +287,16 @@ class LaunchCall:
             activation_bits (exact): Bits of activations saved for the backward pass; messages have 32.
             ratio (exact): Columns after the random projection of product inputs, relative to before, in (0,
                 1]; 1: no projection.
+            clusters_per_worker (gradients-only): Clusters of each worker, m; fewer if the graph has fewer
+                nodes a worker. More clusters: other neighbours in every partition, and more cut edges.
+            correction (gradients-only): Weights of edges inside a worker in the training sums of a system
+                that receives no rows, with sampler ``BoundarySampling(p=0)``; other systems hide no edge,
+                or have weights of their own. ``coverage``: 1 over the probability that an edge is inside a
+                worker, so that sums are unbiased over partitions; attention, a softmax over visible
+                neighbours, has no weights. ``none``: the weights of the whole graph.
+            partition_every (gradients-only): Epochs between two partitions, in systems that receive no
+                rows; 0: one partition for the whole run. With more of them, more edges are inside a worker
+                at some time.
             refresh_every (low-rank): Epochs between two bases; the first one follows epoch ``first``.
             iterations (low-rank): Products with the second moments per refresh.
             least_gain (low-rank): Least factor by which a basis must reduce the squared error of a row to

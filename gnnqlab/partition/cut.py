@@ -94,6 +94,8 @@ class Partitioner(AxisPart, ABC):
     repeatable: ClassVar[bool] = True
     """True if the same graph always gets an identical cut; otherwise the first cut is stored on disk and reused."""
 
+    serves_all: ClassVar[bool] = True
+    """False if it is of use to its own system only; read by recommendations, which rank the others for all systems."""
     package: ClassVar[str] = ""
     """Optional package that makes the cut; empty if none is needed."""
 
@@ -106,6 +108,22 @@ class Partitioner(AxisPart, ABC):
             f"partition {cls.__name__} needs the package {cls.package}, which cannot be imported; run pip install "
             f"'gnnqlab[partition]', or use the partition METIS(), on the command line --partition metis"
         )
+
+    partition_every: int = 0
+    """Epochs of a period, after which the partition changes; 0: one partition. The training loop reads it."""
+
+    def cut_in_period(self, graph: Graph, workers: int, period: int) -> Cut:
+        """Return the cut of a period, from 0; all workers call it, so it must be the same in every process."""
+        return self.cut(graph, workers)
+
+    def fixed(self) -> Partitioner:
+        """Return the partitioner of the first period's cut only; forecasts, probes and simulations use it."""
+        return self
+
+    @property
+    def weighs_edges(self) -> bool:
+        """True if shards have weights of edges for training without rows of other workers; ``RunConfig`` reads it."""
+        return False
 
     @property
     def replication(self) -> int:
@@ -194,7 +212,11 @@ class NodeCut(Cut):
         Raises:
             ValueError: if the cut is of another graph.
         """
-        return build_shard(graph, self.owner, rank, self.workers)
+        return self.complete_shard(build_shard(graph, self.owner, rank, self.workers))
+
+    def complete_shard(self, shard: Shard) -> Shard:
+        """Return a shard of this cut with the fields that owners alone do not determine."""
+        return shard
 
     def build_shards(self, graph: Graph) -> Iterator[Shard]:
         """Build the shards of all workers, one at a time; the cut edges are found once."""
@@ -205,4 +227,4 @@ class NodeCut(Cut):
         # Each shard has its part of the seconds, as if each worker had built its own.
         cut_edges = replace(found, extract_s=found.extract_s / self.workers)
         for rank in range(self.workers):
-            yield build_shard(graph, self.owner, rank, self.workers, cut_edges=cut_edges)
+            yield self.complete_shard(build_shard(graph, self.owner, rank, self.workers, cut_edges=cut_edges))

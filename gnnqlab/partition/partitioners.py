@@ -8,11 +8,12 @@ from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.edge_cut import METIS, Random
 from gnnqlab.partition.hep import HEP
 from gnnqlab.partition.mt_kahypar import MtKaHyPar
+from gnnqlab.partition.random_clusters import RandomClusters
 from gnnqlab.partition.streamed import HDRF, RandomEdges
 
 __all__ = [
-    "DNE", "EBV", "HDRF", "HEP", "METIS", "Contiguous", "MtKaHyPar", "Partitioner", "Random", "RandomEdges",
-    "WholeGraph",
+    "DNE", "EBV", "HDRF", "HEP", "METIS", "Contiguous", "MtKaHyPar", "Partitioner", "Random", "RandomClusters",
+    "RandomEdges", "WholeGraph",
 ]  # fmt: skip
 
 

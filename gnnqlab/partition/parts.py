@@ -186,13 +186,14 @@ def cut_graph(graph: Graph, partitioner: Partitioner, workers: int, *, quick: bo
             unless a cut is stored.
     """
     complete(partitioner, Partitioner)
+    is_quick = quick and graph.num_edges > QUICK_CUT_EDGES
     if partitioner.repeatable:
-        cut = partitioner.cut(graph, workers)
+        cut = partitioner.quick_cut(graph, workers) if is_quick else partitioner.cut(graph, workers)
         complete(cut, Cut)
         return cut
     folder = shard_folder(graph.content_hash, partitioner, workers)
     if not (folder / _CUT).exists():
-        if quick and graph.num_edges > QUICK_CUT_EDGES:
+        if is_quick:
             return partitioner.quick_cut(graph, workers)
         _keep(partitioner.cut(graph, workers), folder)
     # Of concurrent writers the first wins, so the stored cut is read back, even by a process that has just made one.

@@ -85,6 +85,9 @@ class Shard:
     """Weights of local edges in the order of ``indices``, float32 ``(E,)``, or ``None``."""
     edge_features: Tensor | None = None
     """Features of local edges likewise, float32 ``(E, F)``, stored with the edge's destination and never sent."""
+    edge_coverage: Tensor | None = None
+    """Factors of local edges in training sums without rows of other workers, likewise, float32 ``(E,)``: 1 over the
+    probability that one worker owns both ends. ``None``: no correction."""
     class_counts: tuple[int, ...] = ()
     """Number of training nodes of each class in the whole graph; empty if nodes have several labels."""
     target_means: tuple[float, ...] = ()

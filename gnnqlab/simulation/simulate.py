@@ -95,7 +95,13 @@ def simulate(
     """
     loaded_graph = load(graph)
     recipe = make_system(system)
-    cut = cut_graph(loaded_graph, partition or recipe.partition, workers)
+    partitioner = partition or recipe.partition
+    if partitioner.partition_every:
+        raise ValueError(
+            f"a simulated system must have one partition, got partition_every {partitioner.partition_every}; choose "
+            "partition_every 0, or launch it"
+        )
+    cut = cut_graph(loaded_graph, partitioner, workers)
     kinds = tuple(observers)
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, Observer)):

@@ -7,6 +7,7 @@ from gnnqlab.systems.recipes.cagnet import cagnet
 from gnnqlab.systems.recipes.cdfgnn import cdfgnn
 from gnnqlab.systems.recipes.exact import exact
 from gnnqlab.systems.recipes.feature_parallel import feature_parallel
+from gnnqlab.systems.recipes.gradients_only import gradients_only
 from gnnqlab.systems.recipes.low_rank import low_rank
 from gnnqlab.systems.recipes.pipegcn import pipegcn
 from gnnqlab.systems.recipes.rotated import adaqp_r, sylvie_r
@@ -34,6 +35,7 @@ __all__ = [
     "exact_at",
     "feature_parallel",
     "fixed_bits",
+    "gradients_only",
     "low_rank",
     "make_system",
     "pipegcn",

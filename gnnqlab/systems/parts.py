@@ -50,6 +50,7 @@ from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.edge_cut import METIS, Random
 from gnnqlab.partition.hep import HEP
 from gnnqlab.partition.mt_kahypar import MtKaHyPar
+from gnnqlab.partition.random_clusters import RandomClusters
 from gnnqlab.partition.streamed import HDRF, RandomEdges
 from gnnqlab.settings import settings_in
 
@@ -70,6 +71,7 @@ PARTS: dict[str, dict[str, Any]] = {
         "metis": METIS,
         "mt-kahypar": MtKaHyPar,
         "random": Random,
+        "random-clusters": RandomClusters,
         "ebv": EBV,
         "hep": HEP,
         "dne": DNE,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gnnqlab.bits.policy import Bits, Fixed
+from gnnqlab.bits.row import EXACT
 from gnnqlab.by_name import did_you_mean
 from gnnqlab.cards import card
 from gnnqlab.compute import Compute, Float32Products
@@ -67,6 +68,7 @@ class System:
             self._check_widths(codec, bits)
             self._check_sampled(bits)
         self._check_sampled(self.schedule)
+        self._check_moves()
         # Rules of a part about all other axes, last, because all axes are complete then.
         for axis in PARTS:
             self._check_refusals(axis)
@@ -174,6 +176,22 @@ class System:
                 f"{type(part).__name__} needs every boundary row in every epoch ({reason}), got sampler "
                 f"{type(self.sampler).__name__} with p {self.sampler.p}; choose sampler AllRows() or another part"
             )
+
+    def _check_moves(self) -> None:
+        if not self.partition.partition_every:
+            return
+        widths = {width for way in ("forward", "backward") for width in of_direction(self.bits, way).choices}
+        reasons = {
+            f"sampler {type(self.sampler).__name__} with p {self.sampler.p}": self.sampler.p > 0.0,
+            f"schedule {type(self.schedule).__name__}, which keeps rows of an epoch": self.schedule.lag > 0,
+            "bits that may depend on rows": widths != {EXACT},
+        }
+        for reason, applies in reasons.items():
+            if applies:
+                raise ValueError(
+                    f"partition_every needs workers that receive no rows and keep no state of them, got {reason}; "
+                    "choose partition_every 0, or Vanilla's parts with sampler BoundarySampling(p=0)"
+                )
 
     def _check_cut(self) -> None:
         cut_kind, needed_kind = self.partition.cuts, self.exchange.takes_cuts_of

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+import torch.distributed as dist
+
 from gnnqlab.atomic import locked, write_text
 from gnnqlab.errors import LaunchRefused
 from gnnqlab.graph.graph import Graph
@@ -19,6 +22,7 @@ from gnnqlab.graph.link_split import split_links
 from gnnqlab.graph.sources import load
 from gnnqlab.graph.sources.catalogue import is_downloaded
 from gnnqlab.graph.sources.sizes import least_size
+from gnnqlab.graph.storage import is_saved_graph
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.link_share import LinkShare, share_links
 from gnnqlab.partition.parts import (
@@ -39,8 +43,9 @@ if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = [
-    "HeldOutLinks", "find_shards", "held_out_links", "is_first_on_machine", "keep_graph", "own_links", "own_shard",
-    "partitioner_library", "prepare_shards", "require_cache", "shards_on_machine",
+    "HeldOutLinks", "check_same_partition", "find_shards", "held_out_links", "is_first_on_machine", "keep_graph",
+    "own_links", "own_shard", "partitioner_library", "prepare_shards", "prepared_graph", "require_cache",
+    "shards_on_machine",
 ]  # fmt: skip
 
 _READING = 2
@@ -164,6 +169,8 @@ def prepare_shards(config: RunConfig, expect: Callable[[Graph], None]) -> None:
         LaunchRefused: if shards must be stored and the cache cannot be written.
     """
     partitioner, held = config.system_on_hosts.partition, held_out_links(config)
+    if partitioner.partition_every:
+        require_cache()  # for the graph, which workers read in every period
     # The cache may be read-only if it has the shards already.
     if _find_cached(config.graph, partitioner, config.workers, held) is not None:
         # A run that needs no features may have stored the shards of a graph without them.
@@ -193,6 +200,33 @@ def own_links(run: Path, rank: int) -> LinkShare:
 def partitioner_library(run: Path) -> str | None:
     """Return the library that partitioned this run's graph, in this run or in an earlier one that cached the shards."""
     return kept_library(shards_on_machine(run))
+
+
+def check_same_partition(shard: Shard) -> None:
+    """Raise if shards belong to different partitions, as machines without a common cache can make; also a barrier."""
+    # Sent rows of each worker are a row of counts[1], received rows a column of counts[0]; the sum completes both.
+    counts = torch.zeros(2, shard.workers, shard.workers, dtype=torch.int64)  # rows from sender (dim 1) to receiver
+    plan = shard.plan("forward")
+    counts[0, :, shard.rank] = plan.received_rows
+    counts[1, shard.rank] = plan.sent_rows
+    counts = counts.to("cuda") if dist.get_backend() == "nccl" else counts
+    dist.all_reduce(counts)
+    if not torch.equal(counts[0], counts[1]):
+        raise RuntimeError(
+            "workers must hold shards of one partition, got different numbers of rows to send and to receive; use one "
+            "folder GNNQLAB_CACHE for all machines, or choose the partition Random(), on the command line --partition "
+            "random"
+        )
+
+
+def prepared_graph(source: str, run: Path, rank: int) -> Graph:
+    """Return the graph of a run from a folder that all workers of a machine read, made by the first of them."""
+    marker = run / machine_file("graph")
+    if is_first_on_machine(rank) and not (marker.exists() and is_saved_graph(Path(marker.read_text()))):
+        write_text(marker, source if is_saved_graph(Path(source)) else keep_graph(load(source)))
+    while not (marker.exists() and is_saved_graph(Path(marker.read_text()))):
+        time.sleep(0.02)
+    return Graph.load(marker.read_text())
 
 
 def find_shards(run: Path) -> Path | None:

@@ -173,9 +173,10 @@ class Forecast:
         outer_text = f" ({human_bytes(outer_bytes)} between hosts)" if outer_bytes else ""
         suffix = noise + (f"; assumes {'; '.join(self.assumes)}" if self.assumes else "")
         sent_text = human_bytes(self.bytes_sent) + outer_text
+        bits_text = f", {self.mean_bits:.2f} bits per row" if self.rows else ""
         return (
             f"{self.system}{settings} over {self.link}: {human_seconds(self.epoch_s)} per epoch{spread}, "
-            f"{self.speedup:.2f}× Vanilla, {sent_text}, {self.mean_bits:.2f} bits per row{suffix}"
+            f"{self.speedup:.2f}× Vanilla, {sent_text}{bits_text}{suffix}"
         )
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ from gnnqlab.tune.memory import predict_memory
 from gnnqlab.tune.offline_assigner import OfflineAssigner, Widths
 from gnnqlab.tune.prediction import Prediction, predict_widths
 from gnnqlab.tune.prediction_error import compare_with_runs, median_error
-from gnnqlab.tune.timing import PROBED, Timing, measure_timing, read_cached_timing, with_probed_parts
+from gnnqlab.tune.timing import Timing, measure_timing, probed_parts, read_cached_timing, with_probed_parts
 from gnnqlab.tune.trace import trace
 from gnnqlab.tune.traced import Trace
 from gnnqlab.tune.wire import Wire
@@ -230,8 +230,8 @@ class Probe:
         # A system by name has default partition and exchange, in place of which those of the probe are predicted.
         if by_name and (system.partition, system.exchange) == (System().partition, System().exchange):
             system = replace(system, partition=probed_system.partition, exchange=probed_system.exchange)
-        for axis in PROBED:
-            part, probed_part = getattr(system, axis), getattr(probed_system, axis)
+        for axis, part in probed_parts(system).items():
+            probed_part = probed_parts(probed_system)[axis]
             if part != probed_part:
                 raise ValueError(
                     f"{axis} must be as probed, {probed_part}, got {part}; probe with it: "

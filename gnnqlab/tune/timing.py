@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROBED",
+    "probed_parts",
     "EpochTime",
     "Timing",
     "read_cached_timing",
@@ -197,7 +198,12 @@ def _waiting(epoch: EpochTime, theta_s_per_byte: float, *, longest_s: float = fl
 
 def with_probed_parts(system: System, probe_system: System) -> System:
     """Return a system with the parts of another one on the axes `PROBED`."""
-    return dataclasses.replace(system, **{axis: getattr(probe_system, axis) for axis in PROBED})
+    return dataclasses.replace(system, **probed_parts(probe_system))
+
+
+def probed_parts(system: System) -> dict[str, Any]:
+    """Return the parts of a system on the axes `PROBED`; of a partition that changes, the first."""
+    return {axis: getattr(system, axis) for axis in PROBED} | {"partition": system.partition.fixed()}
 
 
 def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, quantile: float = 0.5) -> Timing:

@@ -137,12 +137,16 @@ def _sample(
 
 def _assumptions(system: System, epoch: int | None, sent_share: float) -> tuple[str, ...]:
     assumptions = []
-    if system.sampler.p < 1.0:
+    if system.sampler.p == 0.0:
+        assumptions.append("no rows in training, whose hidden edges are not in the noise")
+    elif system.sampler.p < 1.0:
         if epoch is None:
             assumptions.append(f"the expected share of the rows, {system.sampler.p:g}")
         assumptions.append("no noise but that of rounding, as if every row were sent")
     if sent_share != 1.0:
         assumptions.append(f"{sent_share:.3g} of the rows changed enough to be sent")
+    if system.partition.partition_every:
+        assumptions.append("no seconds for changes of the partition")
     if assumption := system.cache.assumes:
         assumptions.append(assumption)
     return tuple(assumptions)

@@ -220,7 +220,7 @@ def test_every_setting_of_a_recipe_has_an_option(system, made_by):
     other = {"bits": 4, "lam": 0.25, "group_size": 7, "period": 3, "bit_widths": (2, 8), "when": "blocking"}
     other |= {"as_released": True, "parameters": "bfloat16-after"}
     other |= {"delta": 20, "momentum": 0.5, "bound": 3, "formula": "printed"}
-    other |= {"p": 0.25, "attention": "none"}
+    other |= {"p": 0.25, "attention": "none", "clusters_per_worker": 4, "correction": "none", "partition_every": 7}
     other |= {"feature_smoothing": 0.9, "gradient_smoothing": 0.5}
     other |= {"thresholds": (0.6, 0.7, 0.8), "depth": 2}
     other |= {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,7 +26,7 @@ class Exchange:
 
 def written(folder, rank, every, epochs):
     exchange = Exchange()
-    file = TimelineFile(folder, rank, exchange, every)
+    file = TimelineFile(folder, rank, SimpleNamespace(exchange=exchange), every)
     layout = make_layout(2, 3, 4, param_bytes=two_parameters(4))
     for epoch in range(epochs):
         file.begin(epoch)

@@ -58,6 +58,8 @@ class Boundary:
             num_halo=shard.num_halo,
             seed=wires.seed,
             lag=lag,
+            # A sampler with p > 0 has weights of its own, for hidden edges only.
+            edge_coverage=shard.edge_coverage if wires.sampler.p == 0.0 else None,
         )
         """Samples of halo rows by epoch, with their weight."""
         num_owned, num_central = shard.num_owned, shard.num_central
@@ -224,6 +226,8 @@ def plan_layer(
     turns = None if sent_once else boundary.turns
     # Evaluation uses all rows, and static rows must be complete for all later epochs.
     is_sampled = context.training and not sent_once and boundary.sampling.active
+    if adjacency is not None and is_sampled:
+        adjacency = boundary.sampling.corrected(adjacency)
     return LayerPlan(
         boundary=boundary,
         adjacency=adjacency,

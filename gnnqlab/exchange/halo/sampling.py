@@ -42,6 +42,7 @@ class Sampling:
         num_halo: H.
         seed: seed of the run.
         lag: staleness of rows in epochs; samples are stored that long.
+        edge_coverage: factors of the edges of every matrix, float32 ``(E,)``, see ``Shard.edge_coverage``.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Sampling:
         num_halo: int,
         seed: int,
         lag: int = 0,
+        edge_coverage: Tensor | None = None,
     ) -> None:
         self.active = sampler.p < 1.0
         """True if rows may be omitted."""
@@ -64,6 +66,8 @@ class Sampling:
         self._num_owned, self._num_central, self._num_halo = num_owned, num_central, num_halo
         self._samples: dict[int, _Sample] = {}
         self._owned: dict[Adjacency, Adjacency] = {}
+        self._edge_coverage = edge_coverage
+        self._corrected: dict[Adjacency, Adjacency] = {}
 
     def plan(self, direction: str, epoch: int) -> Plan:
         """Return the plan of a direction with the sampled rows of an epoch; halo rows are renumbered."""
@@ -76,6 +80,19 @@ class Sampling:
     def num_rows(self, epoch: int | None) -> int:
         """Return the number of sampled halo rows K of an epoch; H for ``None``."""
         return self._num_halo if epoch is None else self.rows(epoch).numel()
+
+    def corrected(self, adjacency: Adjacency) -> Adjacency:
+        """Return a matrix for training with its weights times the coverage of its edges, ``(N, N + H)``; cached."""
+        if self._edge_coverage is None:
+            return adjacency
+        if adjacency not in self._corrected:
+            coverage = self._edge_coverage.to(adjacency.device)
+            weights = coverage if adjacency.weights is None else adjacency.weights * coverage  # (E,)
+            matrix = Adjacency.of_checked(
+                adjacency.indptr, adjacency.indices, weights, num_columns=adjacency.num_columns
+            )
+            self._corrected[adjacency] = matrix
+        return self._corrected[adjacency]
 
     def owned_columns(self, adjacency: Adjacency) -> Adjacency:
         """Return the marginal rows of a matrix with its owned columns, ``(M, N)``; cached."""

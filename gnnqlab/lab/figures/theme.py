@@ -70,6 +70,7 @@ _SYSTEMS = {
     "sylvie-r": Style(color=OKABE_ITO["green"], dash="dash", symbol="x"),
     "low-rank": Style(color=OKABE_ITO["sky"], dash="solid", symbol="diamond"),
     "feature-parallel": Style(color=OKABE_ITO["purple"], dash="dash", symbol="diamond"),
+    "gradients-only": Style(color=OKABE_ITO["purple"], dash="solid", symbol="triangle-down"),
     "sar": Style(color=OKABE_ITO["blue"], dash="dashdot", symbol="circle"),
 }
 

@@ -17,6 +17,7 @@ from gnnqlab.systems.recipe_call import RecipeCall
 from gnnqlab.systems.registry import SYSTEMS, make_system
 from gnnqlab.systems.settings import filled, settings_of
 from gnnqlab.systems.system import System
+from gnnqlab.train.config.partition_rules import check_partition
 from gnnqlab.train.link import MAX_HOSTS, parse_link
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.learning_rate import SCHEDULES, LearningRate, schedule_function
@@ -293,6 +294,8 @@ class RunConfig:
                 f"protocol 'inductive' needs task 'nodes' and one owner per node, as in an edge-cut, got {reason} with "
                 f"system {self.system.name!r}; choose protocol 'transductive'"
             )
+        task = {"task": self.task.task, "node_features": self.task.node_features}
+        check_partition(self.system.partition, protocol=self.train.protocol, **task)
 
     def require_nodes(self, what: str, *, class_weights: bool = True) -> None:
         """Raise if the task is link prediction, for features that support node classification only.

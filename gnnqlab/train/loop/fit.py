@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from gnnqlab.train.loop.recorders import (
 )
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from gnnqlab.train.memory import keep_pages
+from gnnqlab.train.moving_partition import MovingPartition
 from gnnqlab.train.node_features import with_node_features
 from gnnqlab.train.processors import ORIGIN
 from gnnqlab.train.records.energy import Energy, find_meters
@@ -51,7 +53,7 @@ from gnnqlab.train.records.memory_tracker import MemoryFile
 from gnnqlab.train.records.provenance import machine, package
 from gnnqlab.train.records.recorder import EndedEpoch, Recorder
 from gnnqlab.train.records.timeline import TimelineFile
-from gnnqlab.train.shard_cache import held_out_links, own_links, own_shard, partitioner_library
+from gnnqlab.train.shard_cache import check_same_partition, held_out_links, own_links, own_shard, partitioner_library
 
 __all__ = ["fit", "link_pacer"]
 
@@ -108,22 +110,22 @@ def fit(
     if is_inductive:
         train_shard = own_training_shard(config.graph, rank=rank, workers=workers, run=folder, heartbeat=heartbeat)
         train_shard = with_node_features(train_shard, task.node_features)
-    trainer = worker_trainer(
-        train_shard,
-        placed_system,
-        config.model,
-        settings,
+    build = partial(
+        worker_trainer,
+        system=placed_system,
+        model=config.model,
+        settings=settings,
         device=device,
         clock=clock,
         run=_identity(config),
         pacer=pacer,
-        control=control,
         counting=counting,
         observers=observers,
         task=task,
-        links=None if held_links is None else own_links(folder, rank),
         transports=transports,
     )
+    links = None if held_links is None else own_links(folder, rank)
+    trainer = build(train_shard, control=control, links=links)
     if task.node_features == "learned":
         learn_features(trainer, shard.num_global_nodes)
     if is_inductive:
@@ -132,8 +134,21 @@ def fit(
         watch(trainer)
     if rank == 0:
         _write_facts(folder, config, shard, trainer, device)
+    moving: list[Recorder] = []
+    if placed_system.partition.partition_every:
+        moving = [
+            MovingPartition(
+                config,
+                folder,
+                shard,
+                trainer,
+                lambda shard: build(with_node_features(shard, task.node_features, **start)),
+                heartbeat,
+            )
+        ]
     # Recorders are called in this order; each adds entries to the record of an epoch, or writes its own file.
     recorders: tuple[Recorder, ...] = (
+        *moving,  # first, so that the others see the partition of the epoch
         MemoryFile(folder, rank, trainer, settings.memory_every),
         PhaseSeconds(clock),
         ChannelBytes(trainer),
@@ -143,7 +158,7 @@ def fit(
         EntropyOfCodes(counting, settings.entropy_every),
         RecordFile(folder, rank),
         ObserverEvents(folder, observers),
-        TimelineFile(folder, rank, trainer.exchange, settings.timeline_every),
+        TimelineFile(folder, rank, trainer, settings.timeline_every),
         Decisions(folder, rank, trainer),
         TrafficFile(folder, rank, trainer),
         RoundedProducts(trainer),
@@ -160,8 +175,8 @@ def fit(
     )
     # Before any exchange: workers that hold different partitions would wait for each other's rows for ever.
     if workers > 1:
-        _check_same_partition(shard)
-        _check_same_partition(train_shard)
+        check_same_partition(shard)
+        check_same_partition(train_shard)
     # Continue after the newest checkpoint, if there is one.
     keeper = CheckpointManager(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
     first_epoch, earlier_s = keeper.resume()
@@ -226,23 +241,6 @@ def _identity(config: RunConfig) -> str:
     # Without graph and launch settings: a graph's path may differ between machines.
     parts = {name: value[name] for name in ("system", "model", "train", "workers", "task")}
     return json.dumps(parts, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
-
-
-def _check_same_partition(shard: Shard) -> None:
-    """Raise if shards belong to different partitions, as machines without a common cache can make; also a barrier."""
-    # Sent rows of each worker are a row of counts[1], received rows a column of counts[0]; the sum completes both.
-    counts = torch.zeros(2, shard.workers, shard.workers, dtype=torch.int64)  # rows from sender (dim 1) to receiver
-    plan = shard.plan("forward")
-    counts[0, :, shard.rank] = plan.received_rows
-    counts[1, shard.rank] = plan.sent_rows
-    counts = counts.to("cuda") if dist.get_backend() == "nccl" else counts
-    dist.all_reduce(counts)
-    if not torch.equal(counts[0], counts[1]):
-        raise RuntimeError(
-            "workers must hold shards of one partition, got different numbers of rows to send and to receive; use one "
-            "folder GNNQLAB_CACHE for all machines, or choose the partition Random(), on the command line --partition "
-            "random"
-        )
 
 
 def _is_evaluated(epoch: int, period: int) -> bool:
@@ -313,6 +311,7 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "lr_changes": not trainer.optimizer.learning_rate.is_constant,
         "lag": config.system.schedule.lag,
         "gradients": config.train.gradients,
+        "partition_every": config.system.partition.partition_every,
         "partitioner_library": partitioner_library(folder),
         "torch": torch.__version__,
         "machine": machine(),

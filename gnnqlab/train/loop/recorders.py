@@ -46,17 +46,13 @@ class ChannelBytes(Recorder):
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
-        self._before = (0, 0, 0, 0.0, 0)
+        self._before: tuple[int, int, int, float, int] = (0, 0, 0, 0.0, 0)
+
+    def begin(self, epoch: int) -> None:
+        self._before = self._totals()  # channels of another partition count from 0
 
     def figures(self) -> dict[str, Any]:
-        channels = self._trainer.channels
-        totals = (
-            sum(channel.bytes_payload for channel in channels),
-            sum(channel.bytes_params for channel in channels),
-            sum(channel.bytes_headers for channel in channels),
-            sum(channel.wire_s for channel in channels),
-            self._trainer.graph.node_sums.sent_bytes,  # of batch normalization over all workers
-        )
+        totals = self._totals()
         # Counters run from the first epoch on; a record has the difference.
         earlier_totals, self._before = self._before, totals
         return {
@@ -67,6 +63,16 @@ class ChannelBytes(Recorder):
             "wire_s": round(totals[3] - earlier_totals[3], 7),
             "memory_bytes": _peak_memory(),
         }
+
+    def _totals(self) -> tuple[int, int, int, float, int]:
+        channels = self._trainer.channels
+        return (
+            sum(channel.bytes_payload for channel in channels),
+            sum(channel.bytes_params for channel in channels),
+            sum(channel.bytes_headers for channel in channels),
+            sum(channel.wire_s for channel in channels),
+            self._trainer.graph.node_sums.sent_bytes,  # of batch normalization over all workers
+        )
 
 
 class HostBytes(Recorder):

@@ -80,7 +80,10 @@ worker); ``energy_j`` are the joules of a machine's processors, memory and GPUs 
 included, on its first worker, NaN without readable counters; ``rounded`` are elements quantized for products of codes
 in the training part, ``rounded_twice`` those of them that were received from other workers and already rounded by the
 codec (sums over replicas: if a product uses them as received), both NaN for other products;
-``after_evaluation`` is 1 if pending messages were received during an evaluation (``evaluation_pauses.py``)."""
+``after_evaluation`` is 1 if pending messages were received during an evaluation (``evaluation_pauses.py``).
+
+Runs with ``partition_every`` have ``partition_s``, the seconds of a change of the partition before the epoch, and
+``partition_bytes``, the bytes of features, labels and masks of nodes that the worker did not own before."""
 
 TRAFFIC_COLUMNS = (
     "epoch",
@@ -158,10 +161,11 @@ def _lag(folder: Path) -> int:
 
 
 def _record_columns(folder: Path) -> tuple[str, ...]:
-    """Return the columns of a run's records; further scores, and a changing learning rate, follow ``test_score``."""
+    """Return the columns of a run's records; some runs have further ones after ``test_score``."""
     facts = _facts(folder)
     further_columns = tuple(f"{split}_{name}" for name in read_further_score_names(facts) for split in ("val", "test"))
     further_columns += ("lr",) if facts.get("lr_changes") else ()
+    further_columns += ("partition_s", "partition_bytes") if facts.get("partition_every") else ()
     end = RECORD_COLUMNS.index("test_score") + 1
     return RECORD_COLUMNS[:end] + further_columns + RECORD_COLUMNS[end:]
 

@@ -12,7 +12,7 @@ from gnnqlab.train.records.recorder import EndedEpoch, Recorder
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gnnqlab.exchange.protocol import Exchange
+    from gnnqlab.train.loop.trainer import Trainer
 
 __all__ = ["TIMELINE_COLUMNS", "TimelineFile", "read_timeline"]
 
@@ -28,22 +28,23 @@ _SOON = 2
 class TimelineFile(Recorder):
     """Record the timeline of epoch 2 and of every n-th epoch of one worker."""
 
-    def __init__(self, folder: Path, rank: int, exchange: Exchange | None, every: int) -> None:
+    def __init__(self, folder: Path, rank: int, trainer: Trainer, every: int) -> None:
         self._path, self._rank = folder / f"timeline-rank{rank}.jsonl", rank
-        self._exchange, self._every = exchange, every
+        self._trainer, self._every = trainer, every
 
     def begin(self, epoch: int) -> None:
         """Start recording if this epoch is selected."""
-        if self._exchange is not None and self._is_due(epoch):
-            self._exchange.timeline.begin()
+        if self._trainer.exchange is not None and self._is_due(epoch):
+            self._trainer.exchange.timeline.begin()
 
     def write(self, epoch: EndedEpoch) -> None:
         """Write the spans of the epoch with its transfers."""
-        if self._exchange is None or not self._is_due(epoch.epoch):
+        exchange = self._trainer.exchange
+        if exchange is None or not self._is_due(epoch.epoch):
             return
-        spans = self._exchange.timeline.take()
+        spans = exchange.timeline.take()
         # On a GPU take() has added the transfers already.
-        if not self._exchange.timeline.stages.on_device:
+        if not exchange.timeline.stages.on_device:
             spans += transfers(epoch.arrivals)
         rows = [
             [span.layer, span.direction, span.what, span.peer, round(span.start, 7), round(span.end, 7), span.round]

@@ -68,18 +68,20 @@ def approximations(system: System) -> tuple[str, ...]:
     """Return the approximations of a system as text, from its parts.
 
     Example:
-        >>> from gnnqlab.systems import bns_gcn, exact, fixed_bits, sar
+        >>> from gnnqlab.systems import bns_gcn, exact, fixed_bits, gradients_only, sar
         >>> approximations(fixed_bits(bits=2)), approximations(sar()), approximations(exact())
         (('messages in 2 bits',), (), ('compute exact, 2 bits',))
-        >>> approximations(bns_gcn(p=0.1))
-        ('a sample of 10 % of the boundary rows',)
+        >>> approximations(bns_gcn(p=0.1)), approximations(gradients_only())
+        (('a sample of 10 % of the boundary rows',), ('no boundary rows',))
     """
     texts = []
     widths = sorted({width for way in ("forward", "backward") for width in of_direction(system.bits, way).choices})
     if widths != [EXACT]:
         *firsts, last = widths
         texts.append(f"messages in {''.join(f'{width}, ' for width in firsts)}{human_bits(last)}")
-    if system.sampler.p < 1.0:
+    if system.sampler.p == 0.0:
+        texts.append("no boundary rows")
+    elif system.sampler.p < 1.0:
         texts.append(f"a sample of {100 * system.sampler.p:g} % of the boundary rows")
     if system.cache.build() is not None:
         texts.append("rows that changed little are not sent")
@@ -114,7 +116,7 @@ def list_candidates(systems: Sequence[str] | None = None, *, partitions: bool = 
             others = {
                 key: kind
                 for key, kind in PARTS["partition"].items()
-                if kind.cuts == system.exchange.takes_cuts_of and not kind.unusable()
+                if kind.cuts == system.exchange.takes_cuts_of and kind.serves_all and not kind.unusable()
             }
             kinds |= {key: kind for key, kind in others.items() if kind is not type(system.partition)}
         for partition, kind in kinds.items():

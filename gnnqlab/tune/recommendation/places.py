@@ -19,7 +19,7 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.systems.registry import make_system
 from gnnqlab.systems.system import System
 from gnnqlab.tune.probe import Probe
-from gnnqlab.tune.timing import PROBED, EpochTime, Timing, with_probed_parts
+from gnnqlab.tune.timing import EpochTime, Timing, probed_parts, with_probed_parts
 from gnnqlab.tune.trace import trace
 from gnnqlab.tune.traced import Trace
 
@@ -84,7 +84,7 @@ class ProbedPlaces:
 
 
 def _key(system: System) -> str:
-    return repr([getattr(system, axis) for axis in PROBED])
+    return repr(list(probed_parts(system).values()))
 
 
 def scale_to_cut(timing: Timing, probed: Trace, own: Trace) -> Timing:

@@ -118,6 +118,8 @@ def _noise(probe: Probe, system: System) -> float | None:
 
     Without Theorem 3's factors it is the variance of messages, which gives systems the same order.
     """
+    if system.sampler.p == 0.0:  # hidden edges are no noise of messages, which forecasts bound
+        return None
     try:
         forecast = probe.forecast(system=with_probed_parts(system, probe.config.system))
     except ValueError:  # a part that needs another cut

@@ -112,6 +112,8 @@ class Recommendation:
             )
         fewer_bytes = vanilla.bytes_sent / max(best.bytes_sent, 1)
         sent = f"sends {fewer_bytes:.1f} times fewer bytes" if fewer_bytes > 1.05 else "sends as many bytes"
+        if best.bytes_sent == 0 < vanilla.bytes_sent:
+            sent = "sends no rows in training"
         times = f"{human_seconds(best.epoch_s)} an epoch, Vanilla {human_seconds(vanilla.epoch_s)}"
         risk = self.best.risk
         return (

@@ -49,7 +49,7 @@ def test_system_has_the_same_style_in_every_figure() -> None:
 def test_known_systems_differ_in_dash_or_symbol_without_colour() -> None:
     known = ["vanilla", "fixed-bits", "random-bits", "adaqp", "adaqp-q", "sylvie", "pipegcn", "cdfgnn", "tango",
              "tango-int4", "exact", "sancus", "bns-gcn", "sar", "adaqp-r", "sylvie-r", "low-rank",
-             "feature-parallel"]  # fmt: skip
+             "feature-parallel", "gradients-only"]  # fmt: skip
     assert len({(style_of(name).dash, style_of(name).symbol) for name in known}) == len(known)
 
 

@@ -291,4 +291,20 @@ FAULTS = (
         test="partition/test_repeated_rows.py::test_shares_of_a_row_are_not_repeated",
         why="a card would promise savings for rows whose columns differ by receiver",
     ),
+    Fault(
+        name="coverage weights next to a sample",
+        file="exchange/halo/boundary.py",
+        before="edge_coverage=shard.edge_coverage if wires.sampler.p == 0.0 else None,",
+        after="edge_coverage=shard.edge_coverage,",
+        test="exchange/test_gradients_only.py::test_sums_without_hidden_edges_are_not_weighted",
+        why="sampled rows already stand for the hidden ones, which would count twice",
+    ),
+    Fault(
+        name="coverage weights on sums of all rows",
+        file="exchange/halo/boundary.py",
+        before="if adjacency is not None and is_sampled:",
+        after="if adjacency is not None:",
+        test="train/test_moving_partition.py::test_every_epoch_is_trained_on_the_cut_of_its_period",
+        why="evaluation would count edges between clusters several times",
+    ),
 )

@@ -268,4 +268,20 @@ FAULTS = (
         test="partition/test_mt_kahypar.py::test_connectivity_of_the_nets_is_the_number_of_rows_sent",
         why="on a directed graph the partitioner would minimise rows that are not sent",
     ),
+    Fault(
+        name="clusters that meet with replacement",
+        file="partition/random_clusters.py",
+        before="(self.num_clusters - 1) / (per_worker - 1)",
+        after="self.num_clusters / per_worker",
+        test="exchange/test_gradients_only.py::test_sums_are_unbiased_over_all_partitions",
+        why="visible edges would stand for too few hidden ones: a bias that training half hides",
+    ),
+    Fault(
+        name="the first partition in every period",
+        file="partition/random_clusters.py",
+        before="default_rng((self.seed, period))",
+        after="default_rng((self.seed, 0))",
+        test="partition/test_random_clusters.py::test_every_period_has_an_assignment_of_its_own",
+        why="an edge that the first partition hides would never be seen",
+    ),
 )

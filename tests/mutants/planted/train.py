@@ -291,4 +291,28 @@ FAULTS = (
         test="nn/test_batch_norm.py::test_resumed_run_has_the_running_means_of_an_uninterrupted_one",
         why="a resumed run would evaluate with the means since its restart",
     ),
+    Fault(
+        name="a partition that changes an epoch too early",
+        file="train/moving_partition.py",
+        before="= epoch // every, 0.0, 0",
+        after="= (epoch + 1) // every, 0.0, 0",
+        test="train/test_moving_partition.py::test_every_epoch_is_trained_on_the_cut_of_its_period",
+        why="a period would have another partition than its number says",
+    ),
+    Fault(
+        name="bytes of all nodes at a change",
+        file="train/moving_partition.py",
+        before="is_new = ~torch.isin(after.owned, before.owned)",
+        after="is_new = torch.isin(after.owned, after.owned)",
+        test="train/test_moving_partition.py::test_bytes_of_a_change_are_those_of_new_nodes",
+        why="a change would seem to move nodes that stay where they are",
+    ),
+    Fault(
+        name="bytes counted from another period's channels",
+        file="train/loop/recorders.py",
+        before="self._before = self._totals()  # channels",
+        after="pass  # channels",
+        test="train/test_moving_partition.py::test_bytes_are_counted_from_the_channels_of_their_period",
+        why="after a change the records would show negative bytes",
+    ),
 )

@@ -66,6 +66,16 @@ def test_options_are_ranked_by_their_cost_and_vanilla_is_the_unit() -> None:
     assert by_bytes["cost"].is_monotonic_increasing
 
 
+def test_a_system_without_rows_has_no_bounded_noise_and_no_factor_of_bytes() -> None:
+    listed = list_candidates(["vanilla", "bns-gcn", "gradients-only"], partitions=False)
+    found = rank_systems(recorded("10mbit"), graph(), listed, objective="bytes")
+    assert found.best.candidate.name == "gradients-only" and found.best.cost("bytes") == 0.0
+    assert "sends no rows in training" in replace(found, alternatives=()).reason
+    assert "no bound of its noise" in found.best.risk.source and found.best.risk.factor > 2
+    labels = [each.label for each in list_candidates(["gradients-only"])]
+    assert "vanilla on random-clusters" not in labels and "gradients-only on metis" in labels
+
+
 def test_memory_is_measured_by_trials_and_ranks_them() -> None:
     chosen = [each for each in candidates(("vanilla", "sar", "exact")) if each.name != "exact"]
     found = rank_systems(recorded(), graph(), chosen, objective="memory")
