@@ -16,7 +16,7 @@ readValues().then(({ ways, looks, unit }) => {
     const first = data.length - moved.length;
     if (!change) {
       change = drawChart(graph, structuredClone({ data, layout: axis.inLayout(layout) }), looks[theme()]);
-      axis.addHold();
+      axis.placeHold();
     }
     moved.forEach((values, each) => change(first + each, values));
     showTime(moved.at(-1).x[0]);

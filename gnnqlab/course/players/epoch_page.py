@@ -71,7 +71,7 @@ def write_page(
 </div>
 <h2 id="title"></h2>
 <p id="words" role="status"></p>
-<div id="figure" role="img"></div>
+<div class="held"><div id="figure" role="img"></div></div>
 {_ZOOM if unit else ""}"""
     # the scripts are next to this module
     scripts = [Path(__file__).with_name(name) for name in ("time_axis.js", "epoch_page.js")]

@@ -6,6 +6,8 @@ function makeTimeAxis({ graph, unit, whole, redraw }) {
   const fingers = new Map(); // pointer -> its horizontal position on the page
   let shown = null; // [start, end]; null for the whole epoch
   let due = 0;
+  const hold = document.createElement("div"); // it stays while the figure is drawn again, so that a touch goes on
+  hold.className = "hold";
   const span = () => shown ?? whole();
 
   // Show a span, within the epoch and not too short; return true if it differs from the one before.
@@ -69,7 +71,7 @@ function makeTimeAxis({ graph, unit, whole, redraw }) {
   const KEYS = { ...MOVES, "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => zoom(Infinity) };
 
   function listen() {
-    graph.style.userSelect = "none"; // dragging selects no text
+    graph.after(hold);
     const buttons = { closer: KEYS["+"], wider: KEYS["-"], earlier: MOVES.ArrowLeft, later: MOVES.ArrowRight, whole: KEYS[0] };
     for (const [id, act] of Object.entries(buttons)) document.getElementById(id).addEventListener("click", act);
     document.getElementById("zoom").addEventListener("keydown", (event) => {
@@ -77,21 +79,20 @@ function makeTimeAxis({ graph, unit, whole, redraw }) {
       KEYS[event.key]();
       event.preventDefault();
     });
-    graph.addEventListener("wheel", (event) => {
-      if (!event.target.matches(".hold")) return;
+    hold.addEventListener("wheel", (event) => {
       const pixels = (each) => each * (event.deltaMode ? 20 : 1); // lines of a mouse, pixels of a touchpad
       if (event.ctrlKey || event.metaKey) zoom(2 ** (pixels(event.deltaY) / 200), timeAt(event.clientX));
       else if (event.shiftKey || event.deltaX) move(pixels(event.deltaX || event.deltaY) / 600);
       else return; // the page scrolls
       event.preventDefault();
     }, { passive: false });
-    graph.addEventListener("pointerdown", (event) => {
-      if (!event.target.matches(".hold") || event.button) return;
+    hold.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
       fingers.set(event.pointerId, event.clientX);
-      graph.setPointerCapture(event.pointerId); // the element under it is drawn again
+      hold.setPointerCapture(event.pointerId);
     });
-    graph.addEventListener("pointermove", drag);
-    for (const kind of ["pointerup", "pointercancel"]) graph.addEventListener(kind, (event) => fingers.delete(event.pointerId));
+    hold.addEventListener("pointermove", drag);
+    for (const kind of ["pointerup", "pointercancel"]) hold.addEventListener(kind, (event) => fingers.delete(event.pointerId));
     say();
   }
   if (unit) listen();
@@ -110,12 +111,13 @@ function makeTimeAxis({ graph, unit, whole, redraw }) {
       MOVES[key]();
       return true;
     },
-    // Lay an invisible surface over the lanes, which receives wheel and touch.
-    addHold() {
+    // Lay the surface that receives wheel and touch over the lanes.
+    placeHold() {
       if (!unit) return;
-      const svg = graph.querySelector("svg");
-      const [x, y] = [graph.axes[NAME].span, graph.axes.yaxis2.span].map((each) => [...each].sort((a, b) => a - b));
-      element("rect", { class: "hold", x: x[0], y: y[0], width: x[1] - x[0], height: y[1] - y[0] + 24 }, svg);
+      const width = graph.querySelector("svg").viewBox.baseVal.width;
+      const [[left, right], [top, bottom]] = [NAME, "yaxis2"].map((name) => [...graph.axes[name].span].sort((a, b) => a - b));
+      const share = (pixels) => `${(100 * pixels) / width}%`;
+      Object.assign(hold.style, { left: share(left), width: share(right - left), top: `${top}px`, height: `${bottom - top + 24}px` });
     },
   };
 }

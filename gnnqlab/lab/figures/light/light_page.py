@@ -34,7 +34,8 @@ button { font: inherit; min-width: 5.5rem; min-height: 2rem; color: inherit; bac
 select { font: inherit; color: inherit; background: var(--ground); border: 1px solid var(--line); border-radius: 6px;
   min-height: 1.9rem; max-width: 100%; }
 #zoom { margin-top: 0.4rem; }
-.hold { fill: transparent; cursor: grab; touch-action: pan-y; }
+.held { position: relative; }
+.hold { position: absolute; cursor: grab; touch-action: pan-y; }
 #words { min-height: 4.5em; max-width: 70em; margin: 0.3rem 0; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 0.5rem; }
 .figures > div { min-width: 0; }
