@@ -8,6 +8,7 @@ import inspect
 import operator
 import pydoc
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,7 @@ from gnnqlab.launch.stub import STUB, stub_text
 from gnnqlab.partition.parts import partition
 from gnnqlab.systems.parts import BASES, PARTS
 from gnnqlab.train.config import keywords
+from tests.slow_down import HANG_S
 
 pytestmark = pytest.mark.core
 
@@ -178,3 +180,20 @@ def test_a_codec_of_ones_own_may_import_the_former_module_of_layouts() -> None:
             importlib.import_module("gnnqlab.message.wire").lay_out
             is importlib.import_module("gnnqlab.message.layout").make_layout
         )
+
+
+def test_the_parts_of_the_course_that_need_no_tensors_import_without_torch() -> None:
+    modules = [
+        "gnnqlab.course.exercises",
+        "gnnqlab.course.numeric.on_messages",
+        "gnnqlab.course.numeric.on_systems",
+        "gnnqlab.course.student.guesses",
+        "gnnqlab.course.student.progress",
+        "gnnqlab.lab.figures.charts",
+        "gnnqlab.lab.figures.graph_drawing",
+        "gnnqlab.lab.figures.light.choice_page",
+        "gnnqlab.theory.cost",
+    ]
+    code = f"import sys; sys.modules['torch'] = None\nfrom gnnqlab import course\nimport {', '.join(modules)}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 0, done.stderr

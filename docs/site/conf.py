@@ -1,6 +1,7 @@
 """Settings of Sphinx. Nothing is executed, and nothing is fetched: not when the site is built, not when it is read."""
 
 import builtins
+import re
 import sys
 from pathlib import Path
 
@@ -29,11 +30,12 @@ html_theme = "furo"
 html_title = f"gnnqlab {release}"
 html_static_path = [STATIC]
 html_css_files = ["site.css"]
+html_js_files = ["scrolled.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {"navigation_with_keys": True}
-# Colours of code that are told apart on both grounds.
-pygments_style, pygments_dark_style = "friendly", "github-dark"
+# Colours of code with a contrast of 4.5:1 on both grounds.
+pygments_style, pygments_dark_style = "a11y-light", "github-dark"
 
 nb_execution_mode = "off"
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}
@@ -62,6 +64,15 @@ def add_scripts(app, pagename, templatename, context, doctree):
         app.add_js_file("players.js", loading_method="defer")
     if pagename == "claims":
         app.add_js_file("claims.js", loading_method="defer")
+
+
+def mend_page(app, pagename, templatename, context, doctree):
+    """Give captions of the navigation their level, and take the list from the lines of a signature, for screen readers."""
+    caption = 'class="caption" role="heading"'
+    for part in ("body", "furo_navigation_tree"):
+        text = context.get(part) or ""
+        text = text.replace(f"{caption}>", f'{caption} aria-level="2">')
+        context[part] = re.sub(r"<dl>(?=\s*<dd>)", '<dl role="presentation">', text)  # lines without terms
 
 
 def resolve(app, env, node, contnode):
@@ -101,4 +112,5 @@ def setup(app):
     app.connect("autodoc-process-docstring", put_back, priority=600)
     app.connect("doctree-read", mend_signatures)
     app.connect("html-page-context", add_scripts)
+    app.connect("html-page-context", mend_page, priority=900)  # after the theme has made its navigation
     app.connect("missing-reference", resolve)

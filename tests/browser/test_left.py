@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser.accessibility import findings, needs_axe
 from tests.browser.lab_page import LabPage
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -67,6 +68,15 @@ def test_the_file_has_figures_and_tables_and_no_view(lab: LabPage, server: tuple
     assert lab.page.evaluate(f"() => {SHOWN}"), "the page itself is unchanged"
     lab.page.get_by_role("button", name="Next").first.click()
     lab.page.wait_for_function(f"() => {OUTPUTS}[0].querySelector('.js-plotly-plot').layout.title.text[0] === '2'")
+
+
+@needs_axe
+@pytest.mark.parametrize("theme", ["Dark", "Light"])
+def test_views_have_no_serious_finding_of_accessibility(lab: LabPage, theme: str, screenshots: Path) -> None:
+    lab.command("apputils:change-theme", theme=f"JupyterLab {theme}")
+    lab.page.wait_for_function(f"() => document.body.dataset.jpThemeLight === '{str(theme == 'Light').lower()}'")
+    lab.page.screenshot(path=screenshots / f"left-{theme}.png")
+    assert findings(lab.page, scope=".jp-OutputArea-output") == []
 
 
 def test_views_are_back_when_the_page_is_loaded_again(lab: LabPage, screenshots: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab import course
 from gnnqlab.lab.tuner.tuner_page import write_tuner_page
+from tests.browser.accessibility import findings, needs_axe
 from tests.browser.text_boxes import faults
 
 SIZES = ((360, 900), (900, 900), (1600, 900))
@@ -82,6 +83,23 @@ def test_text_is_neither_clipped_nor_overlapping_at_any_width(opened: Any, name:
             assert found == [], (width, page.evaluate(TITLE))
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{width} px: it scrolls sideways"
         page.screenshot(path=screenshots / f"player-{name}-{width}.png", full_page=True)
+
+
+@needs_axe
+@pytest.mark.parametrize("name", NAMES)
+def test_no_page_has_a_serious_finding_of_accessibility(opened: Any, name: str) -> None:
+    for dark in (False, True):
+        assert findings(opened(name, dark=dark)) == []
+
+
+@needs_axe
+def test_an_unnamed_control_and_pale_text_are_found(browser: Any) -> None:
+    page = browser.new_page()
+    page.set_content(
+        '<!doctype html><html lang="en"><title>t</title><main><input><p style="color: #ccc">pale</p></main>'
+    )
+    assert [each.partition(":")[0] for each in findings(page)] == ["color-contrast", "label"]
+    page.close()
 
 
 @pytest.mark.parametrize("name", ["epoch", "message", "assigner"])

@@ -10,6 +10,7 @@ import pytest
 
 from gnnqlab.lab.training.report import write_report
 from gnnqlab.run.run import Run
+from tests.browser.accessibility import findings, needs_axe
 from tests.lab.synthetic import make_run, make_timeline
 from tests.lab.synthetic_folder import Folder
 
@@ -35,6 +36,13 @@ def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
     opened.wait_for_function(DRAWN)
     yield opened
     opened.close()
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_report_has_no_serious_finding_of_accessibility(page: Any, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    assert findings(page) == []
 
 
 def test_every_figure_fits_on_a_sheet_in_light_colours(page: Any, screenshots: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every stored figure of a notebook on a narrow page: nothing overlaps, is cut off, or is too small to read."""
+"""Every stored figure of a notebook, on a narrow and a wide page: nothing overlaps, is cut off, or is too small to read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any
 import nbformat
 import pytest
 
+from tests.browser.text_boxes import faults, pictures
+
 FOLDER = Path(__file__).parent.parent.parent / "notebooks"
 PLOTLY = "application/vnd.plotly.v1+json"
-WIDTH = 720
-"""Pixels that JupyterLab leaves on a page of 900."""
+WIDTH, WIDE = 720, 1390
+"""Pixels that JupyterLab leaves on pages of 900 and 1600."""
 SMALLEST = 10.0
 """Size of the smallest letters in pixels."""
 LINE_GAP = 3.0
@@ -77,17 +79,31 @@ def flaws(drawn: dict[str, Any]) -> list[str]:
 def page(browser: Any) -> Iterator[Any]:
     from plotly.offline import get_plotlyjs
 
-    opened = browser.new_page(viewport={"width": WIDTH, "height": 1000})
+    opened = browser.new_page(viewport={"width": WIDE, "height": 1000})
     opened.set_content('<!DOCTYPE html><style>body { margin: 0 }</style><div id="place"></div>')
     opened.add_script_tag(content=get_plotlyjs())
     yield opened
     opened.close()
 
 
-def test_words_of_saved_figures_can_be_read(page: Any) -> None:
-    found = {name: flaws(page.evaluate(_MEASURE, [figure, WIDTH])) for name, figure in saved_figures()}
+@pytest.mark.parametrize("width", [WIDTH, WIDE])
+def test_words_of_saved_figures_can_be_read(page: Any, width: int) -> None:
+    found = {name: flaws(page.evaluate(_MEASURE, [figure, width])) for name, figure in saved_figures()}
     assert len(found) > 80
     assert not {name: some[:6] for name, some in found.items() if some}
+
+
+def test_words_of_saved_pictures_are_neither_cut_off_nor_overlapping(browser: Any) -> None:
+    opened, found, count = browser.new_page(viewport={"width": WIDE, "height": 1000}), {}, 0
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        for number, picture in pictures(path):
+            opened.set_content(f"<!DOCTYPE html><body>{picture}</body>")
+            found[f"{path.name}, cell {number}"] = faults(opened, "body > svg")
+            count += 1
+    opened.set_content('<!DOCTYPE html><svg width="60" height="20"><text y="15">a title without an end</text></svg>')
+    assert "clipped" in faults(opened)[0]
+    opened.close()
+    assert count > 60 and not {name: some for name, some in found.items() if some}
 
 
 def _drawn(page: Any, **layout: Any) -> list[str]:

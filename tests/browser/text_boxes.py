@@ -1,13 +1,8 @@
-"""Boxes of text in figures: find text that is clipped by its picture or lies on other text.
-
-``python -m tests.browser.text_boxes notebooks/*.ipynb`` measures the pictures that notebooks hold, in Chromium, and
-prints the faults.
-"""
+"""Boxes of text in figures: find text that is clipped by its picture or lies on other text."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,29 +47,3 @@ def pictures(notebook: Path) -> Iterator[tuple[int, str]]:
         for output in cell.get("outputs", ()):
             if "image/svg+xml" in output.get("data", {}):
                 yield number, "".join(output["data"]["image/svg+xml"])
-
-
-def main(names: list[str]) -> int:
-    import shutil
-
-    from playwright.sync_api import sync_playwright
-
-    from tests.chromium import FLAGS
-
-    count = 0
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        page = chromium.new_page(viewport={"width": 1600, "height": 1200})
-        for name in names:
-            for number, svg in pictures(Path(name)):
-                page.set_content(f"<!doctype html><body>{svg}</body>")
-                for fault in faults(page, "body > svg"):
-                    print(f"{name}, cell {number}: {fault}")
-                    count += 1
-        chromium.close()
-    print(f"{count} faults")
-    return int(count > 0)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -22,6 +22,7 @@ from docs.site.gather import errata_page
 from docs.site.llms import llms_text
 from gnnqlab.course.errata import ERRATA
 from gnnqlab.study import load_claims
+from tests.browser.accessibility import findings, needs_axe
 from tests.chromium import missing
 from tests.pages import ROOT
 from tests.slow_down import HANG_S
@@ -194,6 +195,20 @@ def test_figures_and_formulas_are_drawn_without_a_network(site: Path, browser: A
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
     assert failed == []
     assert [url[:80] for url in asked if urlsplit(url).scheme not in ("file", "data", "blob")] == []
+
+
+@needs_site
+@needs_axe
+@pytest.mark.slow
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "place", ["index", "players", "claims", "genindex", "docs/how_to/own_codec", "reference/bits", "notebooks/01_first_run"]
+)
+def test_no_page_has_a_serious_finding_of_accessibility(site: Path, browser: Any, place: str, scheme: str) -> None:
+    with browser.new_page(viewport={"width": 900, "height": 1600}, color_scheme=scheme) as page:
+        page.goto((site / f"{place}.html").as_uri())
+        assert findings(page) == []
 
 
 @pytest.mark.slow

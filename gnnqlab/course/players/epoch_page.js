@@ -1,20 +1,25 @@
 "use strict";
 // Player of an epoch: all steps share one figure and differ in the values of its last traces. It plays in the times of
 // the epoch, slowed down, and moves the markers of messages between sender and receiver.
-readValues().then(({ ways, looks }) => {
+readValues().then(({ ways, looks, unit }) => {
   const [slider, words, title, play, graph, pace] = ["step", "words", "title", "play", "figure", "pace"].map((id) => document.getElementById(id));
   const way = () => ways[document.querySelector("input[name=way]:checked")?.value ?? Object.keys(ways)[0]];
   const drawing = () => ({ frames: way().frames, ...way()[theme()] });
   const STEP_MS = 2000; // without motion, steps follow one another
   let [change, playing, turn, timer] = [null, false, 0, null];
+  const axis = makeTimeAxis({ graph, unit, whole: () => drawing().layout.xaxis2.range, redraw: () => redraw() });
 
   function draw() {
     const { data, layout, frames, titles } = drawing();
     const number = Number(slider.value);
     const moved = frames[number];
     const first = data.length - moved.length;
-    if (!change) change = drawChart(graph, structuredClone({ data, layout }), looks[theme()]);
+    if (!change) {
+      change = drawChart(graph, structuredClone({ data, layout: axis.inLayout(layout) }), looks[theme()]);
+      axis.placeHold();
+    }
     moved.forEach((values, each) => change(first + each, values));
+    showTime(moved.at(-1).x[0]);
     title.textContent = titles[number];
     words.textContent = way().words[number];
     graph.setAttribute("aria-label", way().words[number]);
@@ -26,20 +31,33 @@ readValues().then(({ ways, looks }) => {
     draw();
   }
 
+  // Move the cursor, the last trace; it is hidden outside the span of the time axis that is shown.
+  function showTime(time) {
+    const x = axis.holds(time) ? time : null;
+    change(drawing().data.length - 1, { x: [x, x] });
+  }
+
   // Move markers and cursor, the last two traces, to a time.
   function pass(time) {
     const spots = way().tracks.map(([start, end, x, y, toX, toY]) => {
       const gone = (time - start) / Math.max(end - start, 1e-6);
       return gone > 0 && gone < 1 ? [x + gone * (toX - x), y + gone * (toY - y)] : [null, null];
     });
-    const last = drawing().data.length - 1;
-    change(last - 1, { x: spots.map(([x]) => x), y: spots.map(([, y]) => y) });
-    change(last, { x: [time, time] });
+    if (axis.follow(time)) redraw();
+    change(drawing().data.length - 2, { x: spots.map(([x]) => x), y: spots.map(([, y]) => y) });
+    showTime(time);
+  }
+
+  // Draw the step of the slider; the time axis follows it.
+  function step() {
+    const [start, end] = way().times[Number(slider.value)];
+    if (axis.follow((start + end) / 2)) change = null;
+    draw();
   }
 
   function go(number) {
     slider.value = Math.max(0, Math.min(number, Number(slider.max)));
-    draw();
+    step();
   }
 
   function stop() {
@@ -108,10 +126,11 @@ readValues().then(({ ways, looks }) => {
   play.addEventListener("click", toggle);
   document.getElementById("back").addEventListener("click", KEYS.ArrowLeft);
   document.getElementById("next").addEventListener("click", KEYS.ArrowRight);
-  slider.addEventListener("input", draw);
+  slider.addEventListener("input", step);
   for (const each of document.querySelectorAll("input[name=way]")) each.addEventListener("change", choose);
   document.addEventListener("keydown", (event) => {
     if (event.target.matches("input, button, select") || !(event.key in KEYS)) return; // these handle keys themselves
+    if (event.shiftKey && axis.moveBy(event.key)) return event.preventDefault();
     KEYS[event.key]();
     event.preventDefault();
   });

@@ -20,6 +20,12 @@ __all__ = ["page_way", "write_page"]
 _PACE = """<label>An epoch in <select id="pace">
 <option value="10">10 s</option><option value="20" selected>20 s</option><option value="90">90 s</option>
 </select></label>"""
+_ZOOM = """<div id="zoom" role="group" aria-label="Time axis">
+<button id="closer">Zoom in</button><button id="wider">Zoom out</button>
+<button id="earlier">Earlier</button><button id="later">Later</button><button id="whole">Whole epoch</button>
+<output id="span"></output>
+<small>Drag to move. Ctrl and wheel, or two fingers, zoom. Keys here: + − ← → 0; anywhere: Shift and ← →.</small>
+</div>"""
 
 
 def write_page(
@@ -29,6 +35,7 @@ def write_page(
     first: str,
     labels: Mapping[str, str] | None = None,
     title: str = "One training epoch",
+    unit: str = "",
 ) -> Path:
     """Write a page that plays an epoch: buttons, a slider, and the keys ← → Home End and space.
 
@@ -40,6 +47,7 @@ def write_page(
         first: the way shown first.
         labels: labels of the switch between ways; ``None`` for no switch.
         title: title of the page.
+        unit: unit of the time axis, for a page with zoom; empty for a page without.
 
     Returns:
         The written path.
@@ -63,10 +71,12 @@ def write_page(
 </div>
 <h2 id="title"></h2>
 <p id="words" role="status"></p>
-<div id="figure" role="img"></div>"""
-    script = Path(__file__).with_name("epoch_page.js")  # the script is next to this module
-    values = {"ways": ways, "looks": looks()}
-    write_text(path, light_page(script, body, title=title, values=values))
+<div class="held"><div id="figure" role="img"></div></div>
+{_ZOOM if unit else ""}"""
+    # the scripts are next to this module
+    scripts = [Path(__file__).with_name(name) for name in ("time_axis.js", "epoch_page.js")]
+    values = {"ways": ways, "looks": looks(), "unit": unit}
+    write_text(path, light_page(scripts, body, title=title, values=values))
     return path
 
 

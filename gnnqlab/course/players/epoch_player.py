@@ -125,7 +125,7 @@ def _page_way(walk: EpochWalk) -> dict[str, Any]:
 
 
 class RunModel(Stepped):
-    """State of the player of a recorded epoch: the step shown.
+    """State of the player of a recorded epoch: the step shown, and the part of the epoch on the time axis.
 
     Args:
         run: a run with a timeline.
@@ -142,7 +142,17 @@ class RunModel(Stepped):
         self.walk = RunWalk.from_run(run, epoch)
         """Recorded epoch."""
         self._drawing = RunDrawing(self.walk, around=around)
+        self.span = (0.0, self.walk.milliseconds)
+        """Start and end of the time axis in milliseconds; it follows the step."""
         super().__init__([step.name for step in self.walk.steps])
+
+    def go(self, number: int) -> None:
+        super().go(number)
+        (start, end), time = self.span, self._moment.middle
+        if not start <= time <= end:
+            length = end - start
+            start = min(max(time - length / 10, 0.0), self.walk.milliseconds - length)  # most of it after the step
+            self.span = (start, start + length)
 
     def say(self) -> str:
         """Describe the step in words."""
@@ -150,7 +160,7 @@ class RunModel(Stepped):
 
     def bundle(self, *, dark: bool = False) -> FigureData:
         """Draw the step, with its numbers as a table."""
-        return self._drawing.step(self._moment, dark=dark)
+        return self._drawing.step(self._moment, dark=dark, span=self.span)
 
     def bundle_of(self, name: str) -> FigureData:
         """Draw a step by its name."""
@@ -176,7 +186,7 @@ class RunModel(Stepped):
             for track in drawing.tracks
         ]
         title = f"Epoch {walk.epoch} of {walk.name}: {walk.system} on {walk.parts.workers} workers"
-        return write_page({"run": way}, path, first="run", title=title)
+        return write_page({"run": way}, path, first="run", title=title, unit="ms")
 
     def __repr__(self) -> str:
         walk = self.walk
@@ -201,7 +211,21 @@ class _EpochControls(StepControls):
 
         self.model = model
         if not isinstance(model, EpochModel):  # a recorded run has one way only
-            self.lay_out(follows=[])
+            end = model.walk.milliseconds
+            self.span = widgets.FloatRangeSlider(
+                value=model.span,
+                min=0.0,
+                max=end,
+                step=end / 500,
+                description="Shown (ms)",
+                readout_format=".1f",
+                continuous_update=False,
+                tooltip=f"0 to {end:.1f}, the part of the epoch on the time axis: move an end, or all of it",
+                layout={"width": "min(560px, 100%)"},
+                style={"description_width": "80px"},
+            )
+            self._last_span = self.span.value
+            self.lay_out(self.span, follows=[self.span])
             return
         self.way = widgets.ToggleButtons(
             options=[(way.label, name) for name, way in WAYS.items()],
@@ -216,6 +240,10 @@ class _EpochControls(StepControls):
     def apply(self) -> None:
         if isinstance(self.model, EpochModel):
             self.model.change(self.way.value)
+            return
+        if self.span.value != self._last_span:  # moved by the user, else by a step outside of it
+            self.model.span = self.span.value
+        self._last_span = self.span.value = self.model.span
 
 
 class EpochPlayer(Player):
@@ -224,7 +252,8 @@ class EpochPlayer(Player):
     With a launched run it plays a recorded epoch: the partitioned graph with active nodes highlighted, one marker per
     message with its rows and bits, and timelines in milliseconds. In a step, no worker changes its activity. The record
     has the duration of the gradient all-reduce, not its start: it is drawn after the last exchange. Workers on several
-    machines have separate clocks.
+    machines have separate clocks. The time axis zooms and moves: by a slider in a notebook, by buttons, keys, wheel and
+    touch on an exported page.
 
     With a partition of a small graph it trains a few epochs now, in this process, with the code of launched runs, in
     one of several ways, and plays the last of them. Steps of ten nodes take microseconds that measure Python, so the

@@ -166,8 +166,8 @@ class RunDrawing:
             self._still[dark] = self._figure(dark)
         return self._still[dark]
 
-    def step(self, moment: Moment, *, dark: bool = False) -> FigureData:
-        """Draw one step."""
+    def step(self, moment: Moment, *, dark: bool = False, span: tuple[float, float] | None = None) -> FigureData:
+        """Draw one step; ``span`` is the part of the epoch on the time axis, in milliseconds, by default all of it."""
         import plotly.graph_objects as go
 
         figure = go.Figure(self.first_figure(dark=dark))  # a copy: the cached figure must not change
@@ -177,6 +177,8 @@ class RunDrawing:
             trace.update(values)
         words = say_run_step(self.walk, moment)
         figure.update_layout(title_text=run_title(self.walk, moment), meta={"caption": words})
+        if span is not None:
+            figure.update_layout(xaxis2_range=span)
         return FigureData(figure, self.walk.to_frame(moment))
 
     def film(self, *, dark: bool = False) -> FigureData:

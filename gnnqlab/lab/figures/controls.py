@@ -37,12 +37,14 @@ _SCRIPT = """
 // Notebook 7 handles arrow keys before sliders do, and JupyterLab before lists and radio buttons: the key would select
 // another cell. Installed once per page, and only for keys that the control handles itself.
 const KEYS = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"];
+const SCROLLED = '.jupyter-widgets[style*="overflow: auto"]'; // boxes of tables
+const PLAYED = { "fa-play": "Play or pause", "fa-pause": "Play or pause", "fa-stop": "Stop", "fa-retweet": "Repeat" };
 const keepKeys = () => {
   if (window.gnnqlabKeys) return;
   window.gnnqlabKeys = true;
   window.addEventListener("keydown", (event) => {
     const control = event.target;
-    if (!control.matches?.('.noUi-handle, select, input[type="radio"]')) return;
+    if (!control.matches?.(`.noUi-handle, select, input[type="radio"], ${SCROLLED}`)) return;
     if (!control.closest(".jp-Cell-outputArea")) return;
     const plain = !(event.ctrlKey || event.altKey || event.metaKey || event.shiftKey);
     control.toggleAttribute("data-lm-suppress-shortcuts", false);
@@ -97,6 +99,13 @@ function render({ model, el }) {
       for (const control of label.parentElement.querySelectorAll(".noUi-handle, input, select, [contenteditable]"))
         if (control.getAttribute("aria-label") !== text) control.setAttribute("aria-label", text);
     }
+    for (const list of root().querySelectorAll("select[title]:not([aria-label])")) list.ariaLabel = list.title; // no label
+    for (const icon of root().querySelectorAll(".widget-play button > .fa")) {
+      const text = Object.entries(PLAYED).find(([each]) => icon.classList.contains(each))?.[1] ?? "";
+      Object.assign(icon.parentElement, { ariaLabel: text, title: text });
+    }
+    for (const box of root().querySelectorAll(SCROLLED)) // the focus, so that arrow keys scroll it
+      Object.assign(box, { tabIndex: 0, role: "region", ariaLabel: "Numbers" });
     // Lists and check boxes have no tooltip, sliders and boxes have it on the label only: put it on the whole row.
     for (const tip of root().querySelectorAll("[data-tip]")) {
       const row = tip.closest(".widget-hbox");

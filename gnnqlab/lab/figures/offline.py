@@ -9,10 +9,10 @@ import html
 import json
 from pathlib import Path
 
-__all__ = ["POLICY", "page", "script_json"]
+__all__ = ["document", "page", "script_json"]
 
 # No requests: the page works without a network and in later years, and no server learns that it was opened.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 """Content security policy of a page: only embedded content is loaded."""
 
 
@@ -29,19 +29,34 @@ def page(script: Path, body: str, *, title: str, style: str, name: str, values: 
     """
     # The common script first, because the page's own one calls it.
     code = Path(__file__).with_name("offline.js").read_text(encoding="utf-8") + script.read_text(encoding="utf-8")
+    held = f'<script type="application/json" id="{name}">{script_json(values)}</script>\n{_plotly_element()}'
+    return document(f"{body}\n{held}", title=title, style=style, code=code)
+
+
+def document(body: str, *, title: str, style: str, code: str) -> str:
+    """Return a complete HTML page with its style and script, whose policy allows no requests.
+
+    Args:
+        body: HTML of its content, and the elements with its values.
+        title: text of the title bar.
+        style: CSS of the page.
+        code: script, run after the content has been read.
+
+    Example:
+        >>> document("<p>rows</p>", title="a & b", style="", code="").count("<title>a &amp; b · gnnqlab</title>")
+        1
+    """
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(title)} · gnnqlab</title>
 <style>{style}</style>
 </head>
 <body>
 {body}
-<script type="application/json" id="{name}">{script_json(values)}</script>
-{_plotly_element()}
 <script>{code}</script>
 </body>
 </html>

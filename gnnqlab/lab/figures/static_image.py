@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnqlab.graph.pictures import write_png
 from gnnqlab.lab.figures.theme import dark_rules
 
 if TYPE_CHECKING:
@@ -107,6 +106,8 @@ def encode_indexed(png: bytes) -> bytes:
     )
     colors = color_codes.view(np.uint8).reshape(-1, 4)
     palette, nearest_entries = _table(colors.astype(np.float64), counts)
+    from gnnqlab.graph.pictures import write_png  # at its first use: the package of graphs needs PyTorch
+
     return write_png(nearest_entries[places].reshape(height, width), colors[palette].tolist())
 
 

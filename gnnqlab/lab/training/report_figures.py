@@ -68,7 +68,7 @@ class ReportFigures:
         caption, title = caption_of(figure), str(figure.layout.title.text)
         return (
             f"<figure{' class=full' if full_width else ''}><h3>{html.escape(title)}</h3>"
-            f'<div class="plot" id="{name}" role="img" aria-label="{html.escape(caption, quote=True)}" '
+            f'<div class="plot" id="{name}" role="figure" aria-label="{html.escape(caption, quote=True)}" '
             f'style="min-height:{figure.layout.height}px"></div><figcaption>{html.escape(caption)}</figcaption>'
             '<details><summary>The numbers</summary><div class="wide" tabindex="0">'
             f"{table_html(frame, caption=title)}</div></details></figure>"

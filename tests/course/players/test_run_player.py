@@ -152,6 +152,7 @@ def test_the_page_holds_the_times_of_the_run(player: EpochPlayer, walk: RunWalk,
     assert len(way["words"]) == len(way["frames"]) == len(way["times"]) == len(walk.steps)
     assert len(way["tracks"]) == len(way["frames"][0][-2]["x"])
     assert 'id="pace"' in page and "Way to train" not in page, "the run has one way to train"
+    assert 'aria-label="Time axis"' in page and len(page) < 1_000_000
     assert len(json.dumps(way)) < 1_000_000
 
 
@@ -163,6 +164,20 @@ def test_controls_step_and_play(run: gq.Run) -> None:
     assert view.step.value == 4 and title.startswith("4 · ")
     view.next.click()
     assert view.figure.layout["title"]["text"].startswith("5 · ") and "of " in view.words.value
+
+
+def test_the_time_axis_zooms_and_follows_the_step(run: gq.Run) -> None:
+    view = _EpochControls(RunModel(run, epoch=2))
+    model, end = view.model, view.span.max
+    assert isinstance(model, RunModel) and view.span.value == (0.0, model.walk.milliseconds) == (0.0, end)
+    view.span.value = (0.0, end / 4)
+    assert view.figure.layout["xaxis2"]["range"] == pytest.approx([0.0, end / 4])
+    view.step.value = len(model.steps)
+    low, high = view.span.value
+    assert low <= model.walk.steps[-1].middle <= high and high - low == pytest.approx(end / 4)
+    assert view.figure.layout["xaxis2"]["range"] == pytest.approx([low, high])
+    view.span.value = (end / 8, end / 4)
+    assert model.number == len(model.steps) and model.span == pytest.approx((end / 8, end / 4)), "away from the step"
 
 
 def test_invalid_arguments_of_the_epoch_player_raise_value_error(

@@ -159,7 +159,7 @@ def test_every_figure_has_its_place_its_words_and_its_numbers(page: _Page) -> No
     places = {attributes["id"]: attributes for attributes in page.all("div") if attributes.get("class") == "plot"}
     assert set(drawn["figures"]) == set(places) and len(places) == 7
     for place in places.values():
-        assert place["role"] == "img" and len(place["aria-label"] or "") > 20
+        assert place["role"] == "figure" and len(place["aria-label"] or "") > 20
     assert len(page.all("figcaption")) == len(places)
     assert set(drawn["templates"]) == {"light", "dark"}
 

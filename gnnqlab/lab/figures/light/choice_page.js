@@ -27,7 +27,7 @@ readValues().then(({ choices, states, figures, looks }) => {
     choices.forEach(({ options }, number) => {
       const output = document.getElementById(`shown${number}`);
       if (output) output.textContent = options[chosen()[number]];
-      controls[number][0].setAttribute("aria-valuetext", options[chosen()[number]]);
+      if (controls[number][0].type === "range") controls[number][0].setAttribute("aria-valuetext", options[chosen()[number]]);
     });
   }
   function go(number) {

@@ -141,7 +141,7 @@ def write_choice_page(
         "choices": [{"options": list(choice.options)} for choice in choices],
         "states": states, "figures": figures.kept, "looks": looks(),
     }  # fmt: skip
-    write_text(path, light_page(Path(__file__).with_name("choice_page.js"), body, title=title, values=values))
+    write_text(path, light_page([Path(__file__).with_name("choice_page.js")], body, title=title, values=values))
     return path
 
 

@@ -342,7 +342,9 @@ function drawChart(host, figure, look) {
       const thick = Math.max(1, at(trace.width, number) ? at(trace.width, number) * Math.abs(across.unit) : slot * (1 - (layout.bargap ?? 0.2)));
       const zero = along.own.type === "log" ? along.span[0] : along.pixel(base);
       const end = along.pixel(base + length);
-      const [low, high] = zero < end ? [zero, end] : [end, zero];
+      const edges = [...along.span].sort((a, b) => a - b);
+      const [low, high] = [zero, end].sort((a, b) => a - b).map((each) => Math.min(Math.max(each, edges[0]), edges[1]));
+      if (low === high && Math.abs(end - zero) > 0) return; // outside the range of the axis
       const shift = isGrouped ? (same.indexOf(trace) - (same.length - 1) / 2) * slot : 0;
       const middle = across.pixel(key) + shift;
       const box = isFlat
@@ -453,6 +455,7 @@ function drawChart(host, figure, look) {
   });
   host.replaceChildren(svg);
   host.data = data; // read by tests
+  host.axes = axes; // read by pages that zoom
   return (number, changes) => {
     Object.assign(data[number], changes);
     drawTrace(number);

@@ -1,0 +1,43 @@
+"""Accessibility of a page: the serious and critical findings of axe-core, the rules of the WCAG as a program."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import pytest
+
+__all__ = ["findings", "needs_axe"]
+
+PACKAGE = "axe_playwright_python"
+"""The Python package that contains ``axe.min.js``."""
+needs_axe = pytest.mark.skipif(
+    importlib.util.find_spec(PACKAGE) is None,
+    reason="checks of accessibility need the package axe-playwright-python; make test installs it",
+)
+_RUN = """async ({ scope, apart }) => {
+  const { violations } = await axe.run({ include: [scope], exclude: apart }, { resultTypes: ["violations"], iframes: false });
+  return violations.filter(({ impact }) => impact === "serious" || impact === "critical").flatMap(({ id, nodes }) =>
+    nodes.map(({ target, html, failureSummary }) =>
+      `${id}: ${target.join(" ")}: ${failureSummary.split("\\n").slice(1).join("; ").trim()} | ${html.slice(0, 160)}`));
+}"""
+
+
+@cache
+def _script() -> str:
+    return resources.files(PACKAGE).joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+def findings(page: Any, *, scope: str = "html", apart: tuple[str, ...] = ()) -> list[str]:
+    """Return the serious and critical findings of axe-core, one line each.
+
+    Args:
+        page: a page of Playwright; the script is run by the browser itself, so a policy of the page does not stop it.
+        scope: selector of the elements that are checked; the pages of frames are checked on their own.
+        apart: selectors of elements in ``scope`` that are not checked.
+    """
+    page.evaluate(f"() => {{ {_script()} }}")
+    found: list[str] = page.evaluate(_RUN, {"scope": scope, "apart": [[each] for each in apart]})
+    return found
