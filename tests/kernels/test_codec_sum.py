@@ -134,7 +134,13 @@ def test_mistakes_are_explained() -> None:
                 spmm(adj, torch.zeros(4, 16), CodedRows(8, 16, (wrong,)))
 
 
+@pytest.mark.skipif(not AVAILABLE, reason="compiled kernels are not built")
 def test_rule_by_uses_and_columns() -> None:
-    few = [reads_codes_faster(uses * 100, 100, 64) for uses in (0, 1, 5, 6, 40)]
-    assert few == [True, True, True, False, False]
-    assert not reads_codes_faster(100, 100, 63)
+    def rule(edges: int, columns: int = 64, dtype: torch.dtype = torch.float32) -> bool:
+        adj = matrix(20, 100, edges, seed=1)
+        return reads_codes_faster(adj, (0, adj.num_rows), torch.zeros(10, columns, dtype=dtype))
+
+    assert [rule(edges) for edges in (0, 100, 599, 600, 4000)] == [True, True, True, False, False]
+    assert not rule(100, columns=63) and not rule(100, dtype=torch.bfloat16)
+    with native.use("reference"):
+        assert not rule(100)
