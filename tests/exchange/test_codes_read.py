@@ -123,7 +123,10 @@ def test_forward_rows_have_a_table_and_no_float32_buffer(monkeypatch):
 
 
 def test_messages_that_must_be_decoded_are(monkeypatch):
-    cached, sampled = replace(in_bits(2), cache=Unchanged(tolerance=0.1)), replace(in_bits(2), sampler=BoundarySampling(p=0.5))
+    cached, sampled = (
+        replace(in_bits(2), cache=Unchanged(tolerance=0.1)),
+        replace(in_bits(2), sampler=BoundarySampling(p=0.5)),
+    )
     for system in (in_bits(16), in_bits(2, schedule=Pipelined()), cached, sampled):
         results, _, _ = trained(monkeypatch, system, reads=True)
         expected, _, _ = trained(monkeypatch, system, reads=False)
