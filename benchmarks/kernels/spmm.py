@@ -3,6 +3,9 @@
 DGL aggregates without weights here, which is its fastest way; with edge weights (``u_mul_e``) it is far slower. Its
 backward pass is the same aggregation over the reversed graph, and is measured as such. The first build of every graph
 format is not timed, nor is our transpose.
+
+The shard of a worker whose halo is three quarters of its columns is summed from received codes, compared with decoding
+them to float32 rows and summing these; halo memory is that of both ways.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.engine.rows import row
 from benchmarks.kernels.pinned import Pair, by_threads, compare
 from benchmarks.kernels.sparse_rivals import CSR, MKL, PYG, SUM, sparse_rivals
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.kernels.sparse.aggregate import Adjacency
 
-__all__ = ["dgl_graph", "power_law", "spmm"]
+__all__ = ["dgl_graph", "halo_code_rows", "power_law", "spmm"]
 
 COLUMNS = 256
 # nodes and edges
@@ -34,6 +38,10 @@ _SPARSE_GOALS = ((CSR, CSR, CSR_GOAL), (SUM, SUM, STRONG_GOAL), (PYG, PYG, STRON
 """Contestant, name in the table, and goal of each sparse product of another library."""
 FEATURES = (34_493, 8_415, 1_100_000)
 """Rows, columns and stored values of a bag-of-words matrix, similar to ``coauthor_physics``."""
+SHARDS = {4: (200_000, 3_200_000), 10: (200_000, 8_000_000)}
+"""Edges per source row of a worker's shard -> nodes and edges of the graph, of which the worker owns a quarter."""
+CODES_GOAL, MEMORY_GOAL = 1.3, 5.0
+"""Least speed-up of sums of codes over decoding and summing, and least ratio of halo memory, with few edges a row."""
 
 
 @by_threads()
@@ -46,7 +54,7 @@ def spmm(repeats: int = 7) -> list[dict[str, Any]]:
     rows = []
     for size in (LARGE, SMALL):
         rows += _graph_rows(size, repeats)
-    return rows + _feature_rows(repeats)
+    return rows + _feature_rows(repeats) + halo_code_rows(repeats)
 
 
 def power_law(num_nodes: int, num_edges: int, *, exponent: float = 0.5, seed: int = 0) -> Adjacency:
@@ -177,6 +185,74 @@ def _feature_rows(repeats: int) -> list[dict[str, Any]]:
         if f"{rival} {name}" in contestants
     ]
     return compare(case, contestants, pairs, repeats)
+
+
+def halo_code_rows(repeats: int = 7) -> list[dict[str, Any]]:
+    """Measure sums that read codes of the halo, compared with decoding and summing; one number of threads.
+
+    With 10 edges per source row the faster way depends on the processor and its load; these rows have no goal.
+    """
+    import torch
+
+    rows = []
+    for uses, size in SHARDS.items():
+        shard, num_owned = _quarter(power_law(*size))
+        for columns in (128, 256):
+            for bits in (2, 4):
+                case = f"shard of {num_owned} owned and {shard.num_columns - num_owned} halo rows, "
+                case += f"{uses} edges a row, D = {columns}, {bits} bits, {torch.get_num_threads()} thread(s)"
+                rows += _shard_rows(case, shard, num_owned, columns, bits, repeats, has_goal=uses == min(SHARDS))
+    return rows
+
+
+def _quarter(adj: Adjacency) -> tuple[Adjacency, int]:
+    """Return the rows of the first quarter of the nodes over these nodes and the others that they use."""
+    import torch
+
+    from gnnqlab.kernels.sparse.aggregate import Adjacency
+
+    num_owned = adj.num_rows // 4
+    num_edges = int(adj.indptr[num_owned])
+    indices, is_used = adj.indices[:num_edges].long(), torch.zeros(adj.num_columns, dtype=torch.bool)
+    is_used[:num_owned] = is_used[indices] = True
+    numbers = is_used.cumsum(0) - 1  # of the columns that remain, in their order
+    assert adj.weights is not None
+    shard = (adj.indptr[: num_owned + 1].clone(), numbers[indices].int(), adj.weights[:num_edges].clone())
+    return Adjacency(*shard, num_columns=int(is_used.sum())), num_owned
+
+
+def _shard_rows(
+    case: str, shard: Adjacency, num_owned: int, columns: int, bits: int, repeats: int, *, has_goal: bool
+) -> list[dict[str, Any]]:
+    import torch
+
+    from gnnqlab.kernels.codec.rows import decode_rows, encode_rows, row_bytes
+    from gnnqlab.kernels.sparse.aggregate import spmm as product
+    from gnnqlab.kernels.sparse.codec_sum import CodedRows, MessageCodes
+
+    generator, num_halo = torch.Generator().manual_seed(0), shard.num_columns - num_owned
+    x, sent = (torch.randn(n, columns, generator=generator) for n in (num_owned, num_halo))
+    payload = torch.empty(num_halo * int(row_bytes(columns, bits)), dtype=torch.uint8)
+    params, places = torch.empty(num_halo, 2), torch.arange(num_halo)
+    encode_rows(sent, places, places, bits, None, payload, params, seed=0, epoch=0, stream=0)
+    halo, out = torch.empty_like(sent), torch.empty_like(x)
+    codes = (MessageCodes(payload, params, bits, None, places),)
+
+    def decode_and_sum() -> None:
+        decode_rows(payload, params, bits, None, halo, places)
+        product(shard, x, halo, out=out)
+
+    contestants: dict[str, Callable[[], object]] = {
+        "codes": lambda: product(shard, x, CodedRows(num_halo, columns, codes), out=out),  # builds its table each time
+        "decoded": decode_and_sum,
+    }
+    name, received = "decode, then sum", payload.nbytes + params.nbytes
+    pairs = [Pair("sum of codes of the halo", "codes", "decoded", name, CODES_GOAL if has_goal else None)]
+    ours, theirs = CodedRows(num_halo, columns, codes).table.nbytes + received, halo.nbytes
+    goal = MEMORY_GOAL if has_goal else None
+    # The rival's received bytes are not counted, because later messages may share their buffer.
+    memory = row(case, "halo memory", ours, "B", "float32 rows", theirs, theirs / ours, goal)
+    return [*compare(case, contestants, pairs, repeats), memory]
 
 
 def _dgl_sum(adj: Adjacency, x: Tensor) -> Callable[[], object]:

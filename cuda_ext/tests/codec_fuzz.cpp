@@ -1,4 +1,4 @@
-// Random calls of the codec and dropout in buffers of exactly the promised size, for the address sanitizer: every
+// Random calls of the codec, of sums of codes and of dropout in buffers of exactly the promised size, for the address sanitizer: every
 // instruction set that the processor has against the scalar one.   codec_fuzz [rows] [seed]
 #include <cmath>
 #include <cstdint>
@@ -17,7 +17,11 @@
                                       const int64_t *, float *, int64_t, int64_t, int64_t, const void *, int64_t,      \
                                       int64_t, int64_t, int64_t);                                                      \
     int64_t gnnqlab_dropout_##isa(const void *, int64_t, int64_t, int64_t, int64_t, const void *, int64_t, int64_t,    \
-                                  int64_t, int64_t, int64_t, void *, int64_t);
+                                  int64_t, int64_t, int64_t, void *, int64_t);                                          \
+    int64_t gnnqlab_locate_codes_##isa(const uint8_t *, int64_t, const void *, int64_t, const uint8_t *, int64_t,      \
+                                       const int64_t *, void *, int64_t, int64_t, const int64_t *, int64_t);           \
+    int64_t gnnqlab_codec_sum_##isa(const int64_t *, const int32_t *, const float *, int64_t, int64_t, int64_t,        \
+                                    const float *, int64_t, int64_t, const void *, float *, int64_t, int64_t, int64_t);
 extern "C" {
 int gnnqlab_has_isa(const char *);
 DECLARE(scalar)
@@ -34,9 +38,13 @@ struct Kernels {
     decltype(&gnnqlab_encode_rows_scalar) encode;
     decltype(&gnnqlab_decode_rows_scalar) decode;
     decltype(&gnnqlab_dropout_scalar) dropout;
+    decltype(&gnnqlab_locate_codes_scalar) locate;
+    decltype(&gnnqlab_codec_sum_scalar) sum;
 };
 
-#define KERNELS(isa) {#isa, gnnqlab_encode_rows_##isa, gnnqlab_decode_rows_##isa, gnnqlab_dropout_##isa}
+#define KERNELS(isa)                                                                                                   \
+    {#isa, gnnqlab_encode_rows_##isa, gnnqlab_decode_rows_##isa, gnnqlab_dropout_##isa, gnnqlab_locate_codes_##isa,    \
+     gnnqlab_codec_sum_##isa}
 static const Kernels all_kernels[] = {
     KERNELS(scalar),
 #if defined(GNNQLAB_WITH_AVX2)
@@ -74,9 +82,9 @@ static float any_value(int kind) {
 }
 
 struct Result {
-    int64_t encoded, decoded, dropped;
+    int64_t encoded, decoded, dropped, located;
     std::vector<uint8_t> payload, params;
-    std::vector<float> ranges, out;
+    std::vector<float> ranges, out, sums;
     std::vector<uint8_t> kept;
 };
 
@@ -138,6 +146,17 @@ static Result run(const Kernels &kernels, const Case &c) {
     r.out.assign(size_t(elements), 1.5f);
     r.decoded = kernels.decode(r.payload.data(), c.bytes, r.params.data(), c.params_sixteen, bits, c.width, offsets,
                                r.out.data(), c.count, c.stride, c.columns, nullptr, 0, c.count, c.accumulate, c.threads);
+    // Row i of the product has one edge, to coded row count - 1 - i of a table in exact memory, with weight 1.
+    std::vector<int64_t> indptr, places;
+    std::vector<int32_t> columns_of;
+    for (int64_t i = 0; i <= c.count; i++) indptr.push_back(i);
+    for (int64_t i = 0; i < c.count; i++) places.push_back(c.count - 1 - i), columns_of.push_back(int32_t(i));
+    std::vector<uint64_t> table(size_t(2 * c.count), 0);
+    r.located = kernels.locate(r.payload.data(), c.bytes, r.params.data(), c.params_sixteen, bits, c.width, offsets,
+                               table.data(), c.count, c.columns, places.data(), c.count);
+    r.sums.assign(size_t(elements), 1.5f);
+    kernels.sum(indptr.data(), columns_of.data(), nullptr, 0, c.count, c.columns, nullptr, 0, 0, table.data(),
+                r.sums.data(), c.stride, c.accumulate, c.threads);
     std::vector<int64_t> ids(size_t(c.sources), 0);
     for (int64_t i = 0; i < c.sources; i++) ids[size_t(i)] = i * 7919 + c.epoch;
     r.kept.assign(size_t(c.sources * c.columns) * (c.sixteen ? 2 : 4), 0);
@@ -152,12 +171,13 @@ static bool equal_floats(const std::vector<float> &a, const std::vector<float> &
 
 static const char *difference(const Case &c, const Result &a, const Result &b) {
     if (a.encoded != b.encoded) return "first refused row";
-    if (a.decoded != b.decoded || a.dropped != b.dropped) return "refusals";
+    if (a.decoded != b.decoded || a.dropped != b.dropped || a.located != b.located) return "refusals";
     if (a.encoded == 0) {  // nothing is promised for a call with a row that cannot be encoded
         if (a.payload != b.payload) return "payload";
         if (a.params != b.params) return "parameters";
         if (!equal_floats(a.ranges, b.ranges)) return "ranges";
         if (!equal_floats(a.out, b.out)) return "decoded rows";
+        if (!equal_floats(a.sums, b.sums)) return "sums of codes";
     }
     for (size_t i = 0; i < a.kept.size(); i += c.sixteen ? 2 : 4) {
         uint32_t x = 0, y = 0;

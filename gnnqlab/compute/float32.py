@@ -32,6 +32,8 @@ class Float32Products(Compute):
 class PlainProducts(Products):
     """Products of tensors without conversion; float64 tensors give float64 results."""
 
+    reads_codes: ClassVar[bool] = True
+
     @property
     def exact(self) -> Products:
         return self

@@ -98,6 +98,8 @@ class Products(Running, ABC):
 
     quantized: Quantized | None = None
     """Counts of quantized elements for products of codes; records of epochs read them."""
+    reads_codes: ClassVar[bool] = False
+    """True if `spmm` takes codes of received rows as they are; read by exchanges."""
     _attend_rows: ClassVar[Callable[..., tuple[Tensor, Tensor]]] = staticmethod(attention.attend_rows)
     _attend_columns: ClassVar[Callable[..., tuple[Tensor, Tensor]]] = staticmethod(attention.attend_columns)
     """Kernels of attention over results of `_values`."""

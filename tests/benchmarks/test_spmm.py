@@ -28,10 +28,13 @@ def test_sums_beside_their_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spmm, "SMALL", (200, 3000))
     monkeypatch.setattr(spmm, "NARROW_GOALS", {small: {"bfloat16": 1.25, "int8": 1.6}, (200, 3000): {"int8": 3.0}})
     monkeypatch.setattr(spmm, "FEATURES", (50, 40, 200))
+    monkeypatch.setattr(spmm, "SHARDS", {4: (400, 6400)})
     rows = here(spmm.spmm)(repeats=1)
     assert all(set(row) == FIELDS and row["value"] > 0 for row in rows)
     assert all((row["reached"] is None) == (row["goal"] is None) for row in rows)
     assert {CSR, SUM, "own float32"} <= {row["rival"] for row in rows}
+    memory = [row["ratio"] for row in rows if row["metric"] == "halo memory"]
+    assert memory == [512 / (bits + 24) for bits in (32, 64)] + [1024 / (bits + 24) for bits in (64, 128)]
     assert {f"D = {columns}" for columns in spmm.WIDTHS} <= {row["case"].split(", ")[3] for row in rows}
 
 

@@ -24,6 +24,7 @@ from gnnqlab.kernels.rowwise.row_change import row_changes
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.aggregate import aggregate, quantize_rows, spmm
 from gnnqlab.kernels.sparse.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
+from gnnqlab.kernels.sparse.codec_sum import CodedRows, MessageCodes
 from gnnqlab.kernels.sparse.int8_edges import (
     incidence,
     int8_attend_columns,
@@ -70,7 +71,9 @@ def every_kernel(device: str) -> int:
             codec.encode_rows(x, ids.flip(0), ids, bits, None, payload, params, **SETTINGS)
             codec.decode_rows(payload, params, bits, None, out, ids, accumulate=True)
             encode_linear(x, ids.flip(0), bits, None, payload, params, torch.zeros(OWNED, device=device))
-            calls += 3
+            coded = MessageCodes(payload, params, bits, None, ids.flip(0))
+            spmm(adj, halo, CodedRows(OWNED, columns, (coded,)))
+            calls += 4
         for bits in ROTATED_WIDTHS:
             payload = torch.zeros(OWNED * int(codec.row_bytes(columns, bits)), dtype=torch.uint8, device=device)
             scales, spreads = torch.ones(OWNED, device=device), torch.zeros(OWNED, 2, device=device)

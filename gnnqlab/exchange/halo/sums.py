@@ -19,6 +19,8 @@ from gnnqlab.compute.products import Operand
 from gnnqlab.exchange.halo.boundary import LayerPlan
 from gnnqlab.exchange.halo.peer_schedule import PeerTurn
 from gnnqlab.exchange.schedules.schedule import PendingRows
+from gnnqlab.kernels.sparse.codec_sum import CodedRows, reads_codes_faster
+from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.incoming import PendingReceive
 
 __all__ = ["Aggregate", "SumBackward", "SumForward"]
@@ -47,6 +49,8 @@ class SumForward:
         self.out = x.new_empty(layer.boundary.num_owned, x.shape[1], dtype=sums)  # (N, D)
         self.sampled_in: int | None = None
         """Epoch in which the halo rows in use were sampled."""
+        self._coded: PendingReceive | None = None
+        """Received rows, if they are summed as codes and not decoded first."""
 
     def prepare(self) -> None:
         pass
@@ -62,6 +66,10 @@ class SumForward:
             return channel.post(
                 channel.convert_for_codec(self._rows_to_send), halo, epoch=context.epoch, plan=turn.plans["forward"]
             )
+        if self._sums_codes(channel):
+            size = torch.Size((layer.boundary.num_halo, self.x.shape[1]))
+            self._coded = channel.post(self._rows_to_send, size, epoch=context.epoch)
+            return self._coded
         # Two buffers alternate: with stale rows, those of the last epoch are used while new ones are received.
         buffer = context.epoch % 2 if context.training else _EXACT
         halo, plan = layer.boundary.halo_buffer(context.layer, self.x, buffer, sample), layer.plan("forward", sample)
@@ -87,7 +95,22 @@ class SumForward:
                 owned_columns = layer.turns.owned(self.adjacency)  # (M, N)
                 products.spmm(owned_columns, products.operand(self.x), out=self.out[num_central:])
 
+    def _sums_codes(self, channel: Channel) -> bool:
+        """Return True if marginal rows should be summed from received codes."""
+        layer, boundary, context = self.layer, self.layer.boundary, self.layer.context
+        # Stale rows are in use while the next message enters their buffer, and dropout applies to decoded rows.
+        is_possible = boundary.still and context.training and context.drop is None and layer.sample is None
+        rows = (boundary.num_central, boundary.num_owned)
+        reads_codes = is_possible and channel.reads_in_place and layer.products.reads_codes
+        return reads_codes and reads_codes_faster(self.adjacency, rows, self.x)
+
     def wait(self, round: int, pending: PendingRows) -> None:
+        codes = None if self._coded is None else self._coded.codes()
+        self.halo: Tensor | CodedRows
+        if codes is not None:
+            self.layer.boundary.report_buffer(codes.table)
+            self.halo = codes
+            return
         self.halo, self.sampled_in = self.layer.count_rounded(pending.decode()), pending.sampled_in
 
     def dependent(self, round: int) -> None:
@@ -101,12 +124,16 @@ class SumForward:
         rows, out = (boundary.num_central, boundary.num_owned), self.out[boundary.num_central :]
         with self.layer.part("marginal", "forward"):
             # If rows were sent before dropout, this worker applies the mask of this epoch, the same as the owner's.
-            halo = self.layer.dropped(self.halo, self.sampled_in)
+            halo: Operand = self.halo
+            if isinstance(halo, Tensor):  # codes are read only without dropout
+                halo = self.layer.dropped(halo, self.sampled_in)
             if self.sampled_in is None:
                 x = products.operand(self.x)
                 # With the scales of the owned rows: one product sums over both.
                 halo = products.halo(halo, x, boundary.halo_ids(None))
                 products.spmm(self.adjacency, x, halo, rows=rows, out=out)
+                if self._coded is not None:
+                    self._coded.release()
             else:
                 sampled_matrix = boundary.sampling.sampled_columns(self.adjacency, self.sampled_in)  # (M, K)
                 products.spmm(sampled_matrix, halo, out=out, accumulate=True)

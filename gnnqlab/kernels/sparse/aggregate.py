@@ -19,6 +19,7 @@ from gnnqlab.kernels.dense.code_rows import PairedRows, QuantizedRows, unpack_pa
 from gnnqlab.kernels.huge_pages import empty_in_huge_pages
 from gnnqlab.kernels.reference import aggregate as reference
 from gnnqlab.kernels.sparse.adjacency import Adjacency, Csr, describe
+from gnnqlab.kernels.sparse.codec_sum import CodedRows, sum_codes
 
 __all__ = ["Adjacency", "PairedRows", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
 
@@ -54,7 +55,7 @@ def quantize_rows(x_ND: Tensor) -> QuantizedRows:
 def spmm(
     adj: Adjacency,
     x: _Rows,
-    halo: _Rows | None = None,
+    halo: _Rows | CodedRows | None = None,
     *,
     rows: tuple[int, int] | None = None,
     transposed: bool = False,
@@ -71,8 +72,9 @@ def spmm(
         x: rows of the columns ``0..N-1``, ``(N, D)`` float32, bfloat16, ``QuantizedRows`` or ``PairedRows`` (sums are
             float32 for all four; float64 only in the reference). A row's stride may exceed D. Packed rows are unpacked
             in registers; sums are bit-identical to those of unpacked codes.
-        halo: rows of the columns ``N..``, like ``x``. Without it the computed rows must not use such columns, which
-            is not checked: it would cost as much as the sums of a narrow matrix.
+        halo: rows of the columns ``N..``, like ``x``; or, with float32 ``x``, the codes of received rows, which are
+            decoded where they are summed; sums are bit-identical to those of decoded rows. Without it the computed rows
+            must not use such columns, which is not checked: it would cost as much as the sums of a narrow matrix.
         rows: ``(start, stop)``; only these rows of the matrix are computed.
         transposed: True to use the transpose (``adj.transposed``, built at the first use).
         out: ``(stop - start, D)``, written and returned; allocated by default.
@@ -87,6 +89,12 @@ def spmm(
         raise ValueError(f"rows must satisfy 0 <= start <= stop <= {matrix.num_rows}, got ({start}, {stop})")
     if accumulate and out is None:
         raise ValueError("accumulate adds to out, got out=None; pass the rows to add to")
+    if isinstance(halo, CodedRows):
+        if not isinstance(x, Tensor):
+            raise ValueError(f"codes of a halo need x as a tensor, got {type(x).__name__}; pass halo.decoded()")
+        if x.dtype == torch.float32 and x.is_cpu and native.active(x.device):
+            return _sum_coded(matrix, start, stop, x, halo, out, accumulate)
+        halo = halo.decoded().to(x.dtype)  # the reference, CUDA and other formats have no kernel that reads codes
     source, halo_source = _source(x), _source(halo)
     _check_sources(matrix, source, halo_source)
     if out is not None:
@@ -228,6 +236,22 @@ def _sum_rows(
     return out if buffer is out else out.copy_(buffer)
 
 
+def _sum_coded(
+    matrix: Adjacency, start: int, stop: int, x: Tensor, halo: CodedRows, out: Tensor | None, accumulate: bool
+) -> Tensor:
+    """Compute the product with codes of the halo."""
+    if x.dim() != 2 or x.shape[1] != halo.columns:
+        raise ValueError(f"x must have {halo.columns} columns like the halo, got {describe(x)}")
+    _check_columns(matrix, x.shape[0], halo.num_rows)
+    if out is None:
+        out = empty_in_huge_pages(x, stop - start, halo.columns)  # (stop - start, D) float32
+    else:
+        _check_out(out, _Source(x, None, halo.columns), stop - start)
+    buffer = _unit_columns(out)
+    sum_codes(matrix.csr, start, stop, _unit_columns(x), halo, buffer, accumulate=accumulate)
+    return out if buffer is out else out.copy_(buffer)
+
+
 def _unit_columns(rows: Tensor) -> Tensor:
     """Return rows with unit column stride; the row stride may exceed the number of columns."""
     return rows if rows.stride(1) == 1 or rows.shape[1] <= 1 else rows.contiguous()
@@ -266,10 +290,13 @@ def _check_sources(matrix: Adjacency, source: _Source, halo_source: _Source | No
         raise ValueError(f"halo must be like x, {describe(x)}, got {describe(halo)}")
     if halo.device != x.device:  # kernels get raw pointers
         raise ValueError(f"halo must be on the device of x, {x.device}, got {halo.device}; use halo.to(x.device)")
-    if x.shape[0] + halo.shape[0] != matrix.num_columns:
+    _check_columns(matrix, x.shape[0], halo.shape[0])
+
+
+def _check_columns(matrix: Adjacency, num_owned: int, num_halo: int) -> None:
+    if num_owned + num_halo != matrix.num_columns:
         raise ValueError(
-            f"x and halo together must have {matrix.num_columns} rows, one per column, "
-            f"got {x.shape[0]} + {halo.shape[0]}"
+            f"x and halo together must have {matrix.num_columns} rows, one per column, got {num_owned} + {num_halo}"
         )
 
 

@@ -137,6 +137,11 @@ class Channel:
         """Layouts of the last messages."""
         return {} if self._message_layouts is None else self._message_layouts.layouts
 
+    @property
+    def reads_in_place(self) -> bool:
+        """True if :meth:`PendingReceive.codes` may return codes."""
+        return self.selection.in_place and self.selection.encodes_rows and self._codec.reads_in_place
+
     def convert_for_codec(self, x: Tensor) -> Tensor:
         """Convert rows to float32, unless the codec encodes bfloat16 rows directly."""
         encodes_bfloat16 = self.selection.encodes_rows and self._codec.takes_bfloat16
@@ -157,7 +162,7 @@ class Channel:
         Args:
             x: ``(n, D)``, float32 or as :meth:`taken` returns them, the rows that the plan's send routes index.
             out: float32 ``(m, D)``, output that the plan's receive routes index; must live until decoding is done. Or
-                only its size, if the plan accumulates; then the output is passed to :meth:`PendingReceive.decode`.
+                only its size, if the plan accumulates or codes are read; :meth:`PendingReceive.decode` takes it then.
             epoch: selects the bit-widths in force; part of the noise key.
             plan: subset of the plan's rows that is sent in this epoch; by default all.
             sampled_in: epoch in which the subset was sampled; ``None``: not sampled.
@@ -215,8 +220,7 @@ class Channel:
     def prepost(self, epoch: int) -> bool:
         """Prepost the receives of this epoch's exchange; return True if they were posted.
 
-        Needs the current layouts to be valid in ``epoch``, and headers: without them messages have no distinct tags,
-        so that an earlier message could match the receive.
+        Needs layouts that are valid in ``epoch``, and headers, whose tags keep earlier messages from the receive.
         """
         message_layouts = self._message_layouts
         if message_layouts is None or self._run is None:
@@ -247,10 +251,7 @@ class Channel:
         self.plan, self._run = plan, run
 
     def as_received(self, x: Tensor) -> None:
-        """Overwrite the sent rows of ``x`` with their decoded values; call it before the next ``post``.
-
-        Sender and receivers then hold identical rows, bit for bit.
-        """
+        """Overwrite the sent rows of ``x`` with the values that receivers decode; call it before the next ``post``."""
         with self._phases("decode"):
             for route in self.plan.send:
                 # Rows that are float32 on the wire need no decoding: they already equal the receiver's.
@@ -265,7 +266,7 @@ class Channel:
                     self._codec.decode(segment, layout, x, rows, accumulate=False, ids=ids, noise=noise)
 
     def _noise(self, epoch: int, sender: int, receiver: int) -> Noise:
-        """Return the noise key of a message; sender and receiver compute the same one."""
+        """Return the noise key of a message, the same at both ends."""
         plan, forward = self.plan, self.direction == "forward" or self.plan.from_owners
         # Gradients and partial sums of one node come from several senders: the sender's rank keeps their errors
         # independent. An embedding has one sender but several receivers, distinguished by their distance in the ring.
@@ -351,8 +352,7 @@ class Channel:
         replaces_rows = not plan.accumulate and self.selection.in_place
         for route in plan.receive:
             target = None
-            if replaces_rows and route.first is not None and route.num_rows:
-                assert isinstance(out, Tensor), "a plan that does not accumulate needs its output when it posts"
+            if replaces_rows and route.first is not None and route.num_rows and isinstance(out, Tensor):
                 target = self._codec.receive_view(out[route.first : route.first + route.num_rows])
             if target is not None:
                 direct_peers.add(route.peer)

@@ -9,6 +9,7 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
+from gnnqlab.kernels.sparse.codec_sum import CodedRows, MessageCodes
 from gnnqlab.message.channels.layouts import MessageLayouts
 from gnnqlab.message.channels.selection import AllRowsOfRoute, Contents
 from gnnqlab.message.channels.stored_rows import StoredRows
@@ -162,6 +163,41 @@ class PendingReceive:
             self._rows = out
         return out
 
+    def codes(self) -> CodedRows | None:
+        """Wait, then return the rows as codes in the receive buffers; ``None``: they must be decoded.
+
+        Verifies and reports each message as :meth:`decode` does. Call :meth:`release` when the codes were used.
+
+        Raises:
+            UnexpectedMessage: if a message is not the expected one, or its checksum differs from its header.
+        """
+        self.wait()
+        plan, size = (
+            self._posted.message_layouts.plan,
+            self._out if isinstance(self._out, torch.Size) else self._out.shape,
+        )
+        with self._phases("decode"):
+            parts: list[MessageCodes] = []
+            for route in sorted(plan.receive, key=_PEER):
+                contents = self._contents[route.peer]
+                found = self._codec.message_codes(contents.encoded, contents.layout, contents.of_rows(route.rows))
+                if found is None:
+                    return None
+                parts += found
+            for route in plan.receive:
+                self._verify(route)
+            coded = CodedRows(size[0], size[1], tuple(parts))
+            assert coded.table is not None  # built in this phase, which decoding it replaces
+        for route in sorted(plan.receive, key=_PEER):
+            self._report(route, self._posted.noise(route.peer))
+        return coded
+
+    def release(self) -> None:
+        """Allow the next channel to use the receive buffers, after :meth:`codes`."""
+        if self._posted.read is not None and not self._decoded:
+            self._posted.read()
+        self._decoded = True
+
     def to_store(self) -> StoredRows:
         """Wait, then return the decoded rows of each message, for a checkpoint; a later :meth:`decode` is the same.
 
@@ -183,23 +219,29 @@ class PendingReceive:
     def _put(self, route: Route, out: Tensor, *, is_first: bool) -> Tensor:
         """Verify, decode and report the rows of a peer; return the tensor that holds them."""
         exchange, contents = self._posted, self._contents[route.peer]
-        plan = exchange.message_layouts.plan
-        # Verified before decoding, so that changed bytes never enter the output.
-        if exchange.headers is not None and contents.body.numel():
-            exchange.headers.verify(route.peer, contents.body)
-        is_direct = route.peer in exchange.direct_peers
-        is_observed = self._received.observers.message_decoded and is_first and contents.layout.num_rows
-        if is_direct and not is_observed:  # the bytes already are the rows of ``out``
-            return out
+        self._verify(route)  # before decoding, so that changed bytes never enter the output
         # The noise key of the sender's message, derived from the same plan at both ends.
-        noise, options = exchange.noise(route.peer), {"accumulate": plan.accumulate, "again": not is_first}
-        if not is_direct:
+        noise, accumulate = exchange.noise(route.peer), exchange.message_layouts.plan.accumulate
+        if route.peer not in exchange.direct_peers:  # of a direct one the bytes already are the rows of ``out``
+            options = {"accumulate": accumulate, "again": not is_first}
             out = self._selection.put(contents, route, out, self._codec, noise, **options)
-        if is_observed:
-            ids = contents.of_rows(route.ids)
-            event = Sent(self._place, route.peer, plan.rank, ids, self._codec, contents.layout, contents.encoded, noise)
-            report_decoded(self._received.observers, event)
+        if is_first:
+            self._report(route, noise)
         return out
+
+    def _verify(self, route: Route) -> None:
+        """Compare the bytes of a peer with their checksum."""
+        headers, body = self._posted.headers, self._contents[route.peer].body
+        if headers is not None and body.numel():
+            headers.verify(route.peer, body)
+
+    def _report(self, route: Route, noise: Noise) -> None:
+        """Report the decoded message of a peer to observers."""
+        contents, observers = self._contents[route.peer], self._received.observers
+        if observers.message_decoded and contents.layout.num_rows:
+            ids, rank = contents.of_rows(route.ids), self._posted.message_layouts.plan.rank
+            event = Sent(self._place, route.peer, rank, ids, self._codec, contents.layout, contents.encoded, noise)
+            report_decoded(observers, event)
 
     def _read(self, route: Route) -> Contents:
         """Parse the message of a peer."""

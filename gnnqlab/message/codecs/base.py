@@ -19,6 +19,7 @@ from gnnqlab.message.layout import Layout, Part, make_layout
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gnnqlab.kernels.sparse.codec_sum import MessageCodes
     from gnnqlab.message.exchange_key import ExchangeKey
 
 __all__ = ["Codec", "Noise", "PartCodec", "PartRows", "require_finite"]
@@ -89,6 +90,11 @@ class Codec(AxisPart):
         return "none"
 
     @property
+    def reads_in_place(self) -> bool:
+        """True if products may read the rows of a message by `message_codes`; read by channels."""
+        return False
+
+    @property
     def widths(self) -> tuple[int, ...]:
         """Supported bit-widths; by default the number of bits per element that `encode_rows` returns."""
         return (written_width(self.encode_rows),)
@@ -130,6 +136,14 @@ class Codec(AxisPart):
 
     def send_view(self, x: Tensor) -> Tensor | None:
         """Return a uint8 view of ``x`` if it may be sent without encoding, else ``None``; channels call it."""
+        return None
+
+    def message_codes(self, segment: Tensor, layout: Layout, rows: Tensor) -> tuple[MessageCodes, ...] | None:
+        """Return the rows of a message for products that read codes; ``None``: they must be decoded. Channels call it.
+
+        Args:
+            segment, layout, rows: as in :meth:`decode`.
+        """
         return None
 
     def encode_rows(self, rows: Tensor, bits: int, noise: RowNoise | None) -> Tensor | NDArray[Any]:

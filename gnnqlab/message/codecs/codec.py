@@ -14,6 +14,7 @@ from torch import Tensor
 from gnnqlab.bits.policy import USUAL
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.kernels.codec.rows import decode_rows, encode_rows
+from gnnqlab.kernels.sparse.codec_sum import MessageCodes
 from gnnqlab.message.codecs.base import Codec, Noise, PartCodec, PartRows, require_finite
 from gnnqlab.message.codecs.wide_codes import decode_16, decode_32, encode_16, encode_32
 from gnnqlab.message.layout import Layout, make_layout
@@ -121,6 +122,11 @@ class Stochastic(PartCodec):
     def widths(self) -> tuple[int, ...]:
         return USUAL
 
+    @property
+    def reads_in_place(self) -> bool:
+        """True, except in subclasses with their own decoding; see `Codec.reads_in_place`."""
+        return type(self).decode is PartCodec.decode and type(self).decode_part is Stochastic.decode_part
+
     def param_bytes(self, bits: int, columns: int) -> int:
         return 0 if bits == 32 else 2 * _PARAMETERS[self.parameters].itemsize
 
@@ -152,6 +158,21 @@ class Stochastic(PartCodec):
             decode_16(payload, params, out, rows, accumulate=accumulate)
         else:
             decode_rows(payload, params, part.bits, part.offsets, out, rows, accumulate=accumulate)
+
+    def message_codes(self, segment: Tensor, layout: Layout, rows: Tensor) -> tuple[MessageCodes, ...] | None:
+        parts, dtype = layout.parts(self.separate_widths), _PARAMETERS[self.parameters]
+        if not self.reads_in_place or any(part.width == 16 for part in parts):  # no kernel reads codes of 16 bits
+            return None
+        return tuple(
+            MessageCodes(
+                segment[part.payload],
+                None if part.width == 32 else segment[part.params].view(dtype).view(-1, 2),  # (m, 2): Z and S
+                part.bits,
+                part.offsets,
+                rows[part.rows],
+            )
+            for part in parts
+        )
 
 
 _PARAMETERS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "bfloat16-after": torch.bfloat16}
