@@ -77,12 +77,18 @@ class Kernel:
         self._functions: dict[str, Callable[..., int]] = {}
 
     def __call__(self, *arguments: Any) -> int:
-        name = isa()
+        name = _forced_isa or _default_isa()
         # Bound at the first call, so that an import loads no library.
         function = self._functions.get(name)
         if function is None:
             function = self._functions[name] = self._bind(_cpu_library(), name, self._argtypes)
-        return function(*self._addressed(arguments))
+        # As `_addressed`, without a call: four kernels run in an aggregation.
+        values = list(arguments)
+        for place in self._pointers:
+            value = values[place]
+            if value is not None:
+                values[place] = value.data_ptr() if isinstance(value, torch.Tensor) else value.ctypes.data
+        return function(*values)
 
     def cuda(self, device: torch.device, *arguments: Any) -> None:
         """Launch the CUDA function on the device's current stream.
@@ -172,7 +178,8 @@ def active(device: torch.device) -> bool:
         return False
     if backend not in (None, "native"):
         raise ValueError(f"GNNQLAB_KERNELS must be one of {_BACKENDS}, got {backend!r}")
-    reason = _missing(device.type)
+    # The library of the CPU directly: every kernel calls this function.
+    reason = _load("libgnnqlab_cpu.so")[1] if device.type == "cpu" else _missing(device.type)
     if reason is None:
         return True
     if backend == "native":  # requested: a fallback would hide the missing library
@@ -243,9 +250,8 @@ def isa() -> str:
     return _forced_isa or _default_isa()
 
 
-def threads() -> int:
-    """Return the number of threads of a kernel, which is PyTorch's setting."""
-    return torch.get_num_threads()
+threads = torch.get_num_threads
+"""Return the number of threads of a kernel, which is PyTorch's setting."""
 
 
 def status() -> dict[str, Any]:

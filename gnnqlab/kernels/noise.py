@@ -6,6 +6,7 @@ CUDA generate identical bits. `gnnqlab.kernels.reference.noise` defines the gene
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ _dropout_rows = native.declare("dropout", "p i i i i p i i i i i p i")
 _dropout_values = native.declare("dropout_values", "p i p i p i i i i i p i")
 
 
+@functools.cache  # two messages of each exchange ask for the same numbers in every epoch
 def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
     """Compute the last word of the counter, which separates the noise of different purposes.
 

@@ -204,7 +204,8 @@ class LayerPlan:
 
     def count_rounded(self, rows: Tensor) -> Tensor:
         """Return received rows; report their number to the products if a codec rounded them."""
-        if self.context.training and not self.sent_once and self.boundary.wires.rounds("forward"):
+        is_counted = self.products.quantized is not None and self.context.training and not self.sent_once
+        if is_counted and self.boundary.wires.rounds("forward"):
             self.products.note_requantized(rows.numel())
         return rows
 
@@ -239,5 +240,8 @@ def plan_layer(
         rounds=1 if turns is None else len(turns.turns),
         sample=context.epoch if is_sampled else None,
         drops_gradients=context.drop is not None and not boundary.owners_drop,
-        places={direction: ExchangeKey(context.layer, direction) for direction in ("forward", "backward")},
+        places={
+            "forward": ExchangeKey(context.layer, "forward"),
+            "backward": ExchangeKey(context.layer, "backward"),
+        },
     )

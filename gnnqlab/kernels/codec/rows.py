@@ -91,7 +91,7 @@ def encode_rows(
         >>> payload.tolist() == [0 + (1 << 2) + (3 << 4)], params.tolist()
         (True, [[0.0, 1.0]])
     """
-    bits_n, width = split_bits(bits)
+    bits_n, width = (bits, 0) if isinstance(bits, Tensor) else (None, bits)  # as `split_bits`
     if torch.compiler.is_compiling():
         torch.ops.gnnqlab.encode_rows(
             x, rows, ids, bits_n, width, offsets, payload, params, ranges, seed, epoch, stream
@@ -128,7 +128,7 @@ def decode_rows(
         >>> out.tolist()
         [[0.0, 1.0, 3.0]]
     """
-    bits_n, width = split_bits(bits)
+    bits_n, width = (bits, 0) if isinstance(bits, Tensor) else (None, bits)  # as `split_bits`
     if torch.compiler.is_compiling():
         torch.ops.gnnqlab.decode_rows(payload, params, bits_n, width, offsets, out, rows, accumulate)
     else:
@@ -306,7 +306,8 @@ def _check_packed(
         raise ValueError(f"bits must be one of {WIDTHS}, got {width}")
     if bits is not None and offsets is None:
         raise ValueError("offsets must be given when each row has its own width, got None")
-    _check_lists(payload.device, count, bits=(bits, (torch.uint8,)), offsets=(offsets, (torch.int64,)))
+    if bits is not None or offsets is not None:
+        _check_lists(payload.device, count, bits=(bits, (torch.uint8,)), offsets=(offsets, (torch.int64,)))
 
 
 def _check_lists(device: torch.device, count: int, **lists: tuple[Tensor | None, tuple[torch.dtype, ...]]) -> None:

@@ -84,9 +84,10 @@ def spmm(
         ValueError: if shapes, dtypes, devices or the row range do not match.
     """
     matrix = adj.transposed if transposed else adj
-    start, stop = (0, matrix.num_rows) if rows is None else rows
-    if not 0 <= start <= stop <= matrix.num_rows:
-        raise ValueError(f"rows must satisfy 0 <= start <= stop <= {matrix.num_rows}, got ({start}, {stop})")
+    num_rows = matrix.indptr.numel() - 1
+    start, stop = (0, num_rows) if rows is None else rows
+    if not 0 <= start <= stop <= num_rows:
+        raise ValueError(f"rows must satisfy 0 <= start <= stop <= {num_rows}, got ({start}, {stop})")
     if accumulate and out is None:
         raise ValueError("accumulate adds to out, got out=None; pass the rows to add to")
     if isinstance(halo, CodedRows):
@@ -95,7 +96,7 @@ def spmm(
         if x.dtype == torch.float32 and x.is_cpu and native.active(x.device):
             return _sum_coded(matrix, start, stop, x, halo, out, accumulate)
         halo = halo.decoded().to(x.dtype)  # the reference, CUDA and other formats have no kernel that reads codes
-    source, halo_source = _source(x), _source(halo)
+    source, halo_source = _source(x), None if halo is None else _source(halo)
     _check_sources(matrix, source, halo_source)
     if out is not None:
         _check_out(out, source, stop - start)
@@ -205,8 +206,10 @@ def _sum_rows(
     if out is None:
         out = empty_in_huge_pages(x, stop - start, columns)  # (stop - start, D) float32
     # The kernel needs unit column stride; a strided out is computed in a copy.
-    x, buffer = _unit_columns(x), _unit_columns(out)
-    halo = None if halo is None else _unit_columns(halo)
+    x = x if x.stride(1) == 1 else _unit_columns(x)
+    buffer = out if out.stride(1) == 1 else _unit_columns(out)
+    if halo is not None and halo.stride(1) != 1:
+        halo = _unit_columns(halo)
     indptr, indices, weights = csr
     arguments = (
         indptr,
@@ -279,7 +282,7 @@ def _check_sources(matrix: Adjacency, source: _Source, halo_source: _Source | No
         raise ValueError("int8 rows need their scales, got a bare int8 tensor; pass QuantizedRows(codes, scales)")
     if x.dim() != 2 or x.dtype not in dtypes:
         raise ValueError(f"x must be float32, bfloat16, float64 or rows of codes, of shape (N, D), got {describe(x)}")
-    if x.device != matrix.device:
+    if x.device != matrix.indptr.device:
         raise ValueError(f"x must be on the adjacency's device, {matrix.device}, got {x.device}; use adj.to(x.device)")
     if halo_source is None:
         if x.shape[0] > matrix.num_columns:

@@ -192,7 +192,9 @@ class Channel:
                 send[route.peer] = message.segment
                 layout, noise = message.layout, self._noise(epoch, plan.rank, route.peer)
                 if layout is not None:  # None: rows are sent without encoding, or a block is skipped
-                    rows, ids = layout.to_wire_order(message.rows), layout.to_wire_order(message.ids)
+                    rows, ids, order = message.rows, message.ids, layout.order
+                    if order is not None:  # as `Layout.to_wire_order`
+                        rows, ids = rows[order], ids[order]
                     body = message.segment[message.head :]
                     try:
                         spreads = self._codec.encode(message.x, rows, ids, layout, body, noise)

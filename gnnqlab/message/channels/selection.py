@@ -55,7 +55,8 @@ class Contents:
 
     def of_rows(self, rows: Tensor) -> Tensor:
         """Select the values of the message's rows, in wire order, from values of all rows of the route."""
-        return self.layout.to_wire_order(rows if self.places is None else rows[self.places])
+        rows, order = rows if self.places is None else rows[self.places], self.layout.order
+        return rows if order is None else rows[order]  # as `Layout.to_wire_order`
 
 
 class AllRowsOfRoute:

@@ -46,8 +46,11 @@ def prepost(receive: Buffers, headers: Headers | None, group: dist.ProcessGroup 
         headers: headers of the exchange.
         group: process group to exchange in.
     """
-    if any(buffer.is_cuda for buffer in receive.values()) or dist.get_backend(group) != "gloo":
+    if dist.get_backend(group) != "gloo":
         return None
+    for buffer in receive.values():
+        if buffer.is_cuda:
+            return None
     expected_receives = Expected(receive, headers)
     for peer, buffer in receive.items():
         if buffer.numel():
@@ -81,7 +84,8 @@ class PrepostedReceives:
 
     def posts(self, channel: PrepostingChannel, epoch: int) -> None:
         """Record that a channel posts its exchange; call it before the channel takes buffers."""
-        self.leave(channel)
+        if self._expecting is not None:
+            self.leave(channel)
         # Learn successors within an epoch only: between epochs, evaluation may use the buffers.
         if self._latest is not None and self._latest[1] == epoch:
             self._follows[self._latest[0]] = channel

@@ -125,7 +125,10 @@ def through_host(device: torch.device, group: dist.ProcessGroup | None) -> bool:
 
 def _device(*buffers: Buffers) -> torch.device:
     """Return the device of the buffers; those of one exchange share it."""
-    return next((buffer.device for peer_buffers in buffers for buffer in peer_buffers.values()), torch.device("cpu"))
+    for peer_buffers in buffers:
+        for buffer in peer_buffers.values():
+            return buffer.device
+    return torch.device("cpu")
 
 
 def _event(device: torch.device) -> Any:
