@@ -103,7 +103,7 @@ def test_help_and_editors_show_every_setting_of_a_run() -> None:
     settings = keywords.keywords()
     assert set(shown) == {*inspect.signature(launch).parameters, *settings} - {"settings"}
     assert {"epochs", "hidden", "lam", "bits", "hosts", "num_negatives", "heads", "partition"} <= set(shown)
-    assert shown["epochs"].default == 60 and repr(shown["bits"].default) == "8 or 1 or 2", "they differ"
+    assert shown["epochs"].default == 60 and repr(shown["bits"].default) == "8 or 32 or 1 or 2", "they differ"
     assert all(re.search(rf"^ +{name}( \(|:)", text, re.MULTILINE) for name in settings.keys() - keywords.PASSED_ON)
     assert STUB.read_text(encoding="utf-8") == stub_text(), (
         'write it again: python -c "from gnnqlab.launch.stub import write_stub; write_stub()"'
