@@ -47,6 +47,8 @@ class SystemTable:
             for choice in set(self.frame[axis]) - {first_row[axis]}:  # choices that differ from the first system
                 cell = html.escape(choice)  # cells hold escaped text
                 page = re.sub(f"(<td[^>]*>){re.escape(cell)}</td>", rf"\1<b>{cell}</b></td>", page)
+        # Words get room, so that rows stay low on a narrow page, where the table scrolls sideways.
+        page = re.sub(r"(<td[^>]*>)((?:(?!<td).)*)(</td>\s*</tr>)", r'\1<div style="min-width:26em">\2</div>\3', page)
         return {"text/plain": repr(self), "text/html": re.sub("``(.+?)``", r"<code>\1</code>", page)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import json
 import re
@@ -16,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import gnnqlab as gq
-from docs.site import notebooks, reference
+from docs.site import gather, notebooks, reference
 from docs.site.claims import claims_page
 from docs.site.gather import errata_page
 from docs.site.llms import llms_text
@@ -203,12 +204,39 @@ def test_figures_and_formulas_are_drawn_without_a_network(site: Path, browser: A
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
-    "place", ["index", "players", "claims", "genindex", "docs/how_to/own_codec", "reference/bits", "notebooks/01_first_run"]
+    "place",
+    ["index", "players", "claims", "genindex", "docs/how_to/own_codec", "reference/bits", "notebooks/01_first_run"],
 )
 def test_no_page_has_a_serious_finding_of_accessibility(site: Path, browser: Any, place: str, scheme: str) -> None:
     with browser.new_page(viewport={"width": 900, "height": 1600}, color_scheme=scheme) as page:
         page.goto((site / f"{place}.html").as_uri())
         assert findings(page) == []
+
+
+@needs_site
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_equations_of_notebooks_fit_a_page_of_900_pixels(tmp_path: Path, browser: Any) -> None:
+    """JupyterLab leaves 685 pixels for a cell of text there, and cuts off a wider equation."""
+    equations = {"too wide": r"x \qquad " * 40}
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
+            text = "".join(cell["source"]) if cell["cell_type"] == "markdown" else ""
+            for equation in re.findall(r"\$\$(.+?)\$\$", text, re.S):
+                equations[f"{path.name}, cell {number}: {equation[:40]}"] = equation
+    shown = "".join(f"<div>$${html.escape(each)}$$</div>" for each in equations.values())
+    script = (gather._mathjax()).as_uri()
+    page_text = (
+        f"<!doctype html><meta charset=utf-8><body style='font-size: 14px'>{shown}<script src='{script}'></script>"
+    )
+    (tmp_path / "page.html").write_text(page_text, encoding="utf-8")
+    with browser.new_page(viewport={"width": 685, "height": 900}) as page:
+        page.goto((tmp_path / "page.html").as_uri())
+        page.wait_for_function("[...document.querySelectorAll('div')].every((each) => each.querySelector('svg'))")
+        widths = page.evaluate(
+            "[...document.querySelectorAll('div')].map((each) => each.querySelector('svg').getBoundingClientRect().width)"
+        )
+    assert len(widths) > 30
+    assert [name for name, width in zip(equations, widths, strict=True) if width > 660] == ["too wide"]
 
 
 @pytest.mark.slow
@@ -221,7 +249,7 @@ def test_on_a_phone_no_legend_lies_on_a_title(tmp_path: Path, browser: Any) -> N
     shown = [
         output.get("data", {}).get("text/html", "") for cell in book["cells"] for output in cell.get("outputs", ())
     ]
-    figures = "".join("".join(html) for html in shown if "plotly-figure" in html)
+    figures = "".join("".join(text) for text in shown if "plotly-figure" in text)
     look = json.dumps({"light": template(), "dark": template(dark=True)})
     script = (ROOT / "docs" / "site" / "figures.js").read_text(encoding="utf-8")
     style = (ROOT / "docs" / "site" / "site.css").read_text(encoding="utf-8")
