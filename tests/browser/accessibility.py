@@ -18,7 +18,8 @@ needs_axe = pytest.mark.skipif(
     reason="checks of accessibility need the package axe-playwright-python; make test installs it",
 )
 _RUN = """async ({ scope, apart }) => {
-  const { violations } = await axe.run({ include: [scope], exclude: apart }, { resultTypes: ["violations"], iframes: false });
+  const options = { resultTypes: ["violations"], iframes: false };
+  const { violations } = await axe.run({ include: [scope], exclude: apart }, options);
   return violations.filter(({ impact }) => impact === "serious" || impact === "critical").flatMap(({ id, nodes }) =>
     nodes.map(({ target, html, failureSummary }) =>
       `${id}: ${target.join(" ")}: ${failureSummary.split("\\n").slice(1).join("; ").trim()} | ${html.slice(0, 160)}`));

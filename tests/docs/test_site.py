@@ -233,7 +233,7 @@ def test_equations_of_notebooks_fit_a_page_of_900_pixels(tmp_path: Path, browser
         page.goto((tmp_path / "page.html").as_uri())
         page.wait_for_function("[...document.querySelectorAll('div')].every((each) => each.querySelector('svg'))")
         widths = page.evaluate(
-            "[...document.querySelectorAll('div')].map((each) => each.querySelector('svg').getBoundingClientRect().width)"
+            "[...document.querySelectorAll('div')].map((it) => it.querySelector('svg').getBoundingClientRect().width)"
         )
     assert len(widths) > 30
     assert [name for name, width in zip(equations, widths, strict=True) if width > 660] == ["too wide"]

@@ -37,8 +37,7 @@ ByteBuffers = dict[tuple[str, int], Tensor]
 """(side, peer) -> uint8 buffer. The backward pass receives gradients for the rows that the forward pass sends, so both
 share a buffer. For broadcast blocks the key is (``send`` or ``receive``, slot). Messages in flight share no buffer."""
 _OTHER = {"send": "receive", "receive": "send"}
-_NOTHING: tuple[Expected | None, set[int]] = (None, set())
-"""No receives are posted."""
+_NOTHING: tuple[Expected | None, set[int]] = (None, set())  # no receives are posted
 
 
 class Channel:
