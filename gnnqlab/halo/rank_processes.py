@@ -23,7 +23,6 @@ import torch.distributed as dist
 
 from gnnqlab import by_name
 from gnnqlab.plain_values import from_bytes, to_bytes
-from gnnqlab.run.processes import die_with_parent
 
 __all__ = ["RankHosts", "run_on_ranks", "work"]
 
@@ -95,10 +94,11 @@ def run_on_ranks(
                 hosts.command(host, command) if hosts else command,
                 env=os.environ | {"GLOO_SOCKET_IFNAME": hosts.interface(host) if hosts else loopback},
                 stdout=2,  # standard output belongs to the results of this process
+                start_new_session=True,  # so that forks of an ended process are ended, too
             )
             # Callbacks run in reverse order: kill first, then wait.
             exit_stack.callback(process.wait)
-            exit_stack.callback(process.kill)
+            exit_stack.callback(_end_group, process.pid)
             processes.append(process)
         deadline = time.monotonic() + timeout_s
         while True:
@@ -140,7 +140,6 @@ def work(folder: str, ranks: Sequence[int]) -> None:
 
 def _work_as(folder: str, rank: int) -> None:
     """Run the function as one rank; write its result, or its error."""
-    die_with_parent()  # run_on_ranks kills the process that it has started, and forks must not outlive it
     try:
         name, arguments, ranks, timeout_s = from_bytes(Path(folder, "call").read_bytes())
         torch.set_num_threads(1)
@@ -155,6 +154,12 @@ def _work_as(folder: str, rank: int) -> None:
         record = [time.monotonic(), type(error).__name__, str(error), traceback.format_exc()]
         Path(folder, f"error{rank}").write_text(json.dumps(record))
         raise SystemExit(1) from None
+
+
+def _end_group(leader: int) -> None:
+    """Kill the processes of a group that are left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def _failure(folder: Path, codes: Sequence[int | None], timeout_s: float) -> RuntimeError:

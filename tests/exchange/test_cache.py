@@ -281,7 +281,7 @@ def test_cache_with_incompatible_components_raises_value_error():
         (
             "exchange",
             "junk",
-            r"exchange must be a part .* got 'junk'; choose Halo\(\), Replicas\(\), Broadcast\(\), Columns\(\)",
+            r"exchange must be a part .* got 'junk'; choose Halo\(\), .*Broadcast\(\), Columns\(\) or write one",
         ),
         ("cache", 42, r"cache must be a part .* with build, got 42; choose NoCache\(\), Unchanged\(\)"),
         ("compute", None, r"compute must be a part .* got None; choose Float32Products\(\)"),

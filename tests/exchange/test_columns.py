@@ -43,10 +43,10 @@ def shape(name, **more):
     return ModelSettings(name=name, **{"layers": 3, "hidden": 16, "dropout": 0.3, "input_dropout": 0.1, **more})
 
 
-def on_rank(rank, workers, graph, shapes):
+def on_rank(rank, workers, graph, shapes, settings=SETTINGS):
     system = feature_parallel()
     shard = system.partition.cut(graph, workers).shard(graph, rank)
-    return {key: train(worker_trainer(shard, system, each, SETTINGS)) for key, each in shapes.items()}
+    return {key: train(worker_trainer(shard, system, each, settings)) for key, each in shapes.items()}
 
 
 @pytest.mark.parametrize(("workers", "directed", "features", "self_loops"), [
@@ -66,6 +66,15 @@ def test_workers_equal_one_process(workers, directed, features, self_loops):
         except AssertionError as error:
             error.add_note(name)
             raise
+
+
+@each("transport", ["ring", "all-to-all"])
+def test_two_rounds_are_in_flight_with_every_transport(transport):
+    graph, settings = random_graph(nodes=61), replace(SETTINGS, transport=transport)
+    shapes = {name: shape(name) for name in ("gcn", "gat")}  # 16 columns in shares of 6, 5 and 5
+    results = run_ranks(on_rank, 3, graph, shapes, settings)
+    for name in shapes:
+        assert_same_training([result[name] for result in results], one_process(graph, shapes[name], settings))
 
 
 def threads_of(graph, workers, model=None, system=None, **settings):
