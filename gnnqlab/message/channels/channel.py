@@ -191,9 +191,8 @@ class Channel:
                 send[route.peer] = message.segment
                 layout, noise = message.layout, self._noise(epoch, plan.rank, route.peer)
                 if layout is not None:  # None: rows are sent without encoding, or a block is skipped
-                    rows, ids, order = message.rows, message.ids, layout.order
-                    if order is not None:  # as `Layout.to_wire_order`
-                        rows, ids = rows[order], ids[order]
+                    rows, ids, order = message.rows, message.ids, layout.order  # as `Layout.to_wire_order`
+                    rows, ids = (rows, ids) if order is None else (rows[order], ids[order])
                     body = message.segment[message.head :]
                     try:
                         spreads = self._codec.encode(message.x, rows, ids, layout, body, noise)
