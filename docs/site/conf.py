@@ -67,7 +67,7 @@ def add_scripts(app, pagename, templatename, context, doctree):
 
 
 def mend_page(app, pagename, templatename, context, doctree):
-    """Add levels to captions of the navigation, and remove the list around lines of a signature, for screen readers."""
+    """For screen readers: give captions of the navigation a level; lines of a signature are no list of terms."""
     caption = 'class="caption" role="heading"'
     for part in ("body", "furo_navigation_tree"):
         text = context.get(part) or ""

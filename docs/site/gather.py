@@ -79,7 +79,7 @@ def statics() -> dict[str, str | bytes]:
         "mathjax.js": _mathjax().read_bytes(),
         "plotly.js": resources.files("plotly").joinpath("package_data/plotly.min.js").read_bytes(),
         "templates.js": f"window.gnnqlabTemplates = {json.dumps(templates)};\n",
-        **{path.name: path.read_bytes() for path in sorted([*here.glob("*.js"), *here.glob("*.css")])},
+        **{path.name: path.read_bytes() for path in (*here.glob("*.js"), here / "site.css")},
         **{f"players/{name}.html": text for name, text in players.pages().items()},
     }
 

@@ -1,4 +1,4 @@
-"""Every stored figure of a notebook, on a narrow and a wide page: no text overlaps, is cut off, or is too small."""
+"""Stored figures of notebooks, on a narrow and a wide page: nothing overlaps, is cut off, or is too small to read."""
 
 from __future__ import annotations
 

@@ -224,17 +224,15 @@ def test_equations_of_notebooks_fit_a_page_of_900_pixels(tmp_path: Path, browser
             for equation in re.findall(r"\$\$(.+?)\$\$", text, re.S):
                 equations[f"{path.name}, cell {number}: {equation[:40]}"] = equation
     shown = "".join(f"<div>$${html.escape(each)}$$</div>" for each in equations.values())
-    script = (gather._mathjax()).as_uri()
-    page_text = (
-        f"<!doctype html><meta charset=utf-8><body style='font-size: 14px'>{shown}<script src='{script}'></script>"
-    )
+    script = gather._mathjax().as_uri()
+    style = "<!doctype html><meta charset=utf-8><body style='font-size: 14px'>"
+    page_text = f"{style}{shown}<script src='{script}'></script>"
     (tmp_path / "page.html").write_text(page_text, encoding="utf-8")
     with browser.new_page(viewport={"width": 685, "height": 900}) as page:
         page.goto((tmp_path / "page.html").as_uri())
         page.wait_for_function("[...document.querySelectorAll('div')].every((each) => each.querySelector('svg'))")
-        widths = page.evaluate(
-            "[...document.querySelectorAll('div')].map((it) => it.querySelector('svg').getBoundingClientRect().width)"
-        )
+        width_of = "(each) => each.querySelector('svg').getBoundingClientRect().width"
+        widths = page.evaluate(f"[...document.querySelectorAll('div')].map({width_of})")
     assert len(widths) > 30
     assert [name for name, width in zip(equations, widths, strict=True) if width > 660] == ["too wide"]
 

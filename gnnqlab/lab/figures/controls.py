@@ -99,8 +99,7 @@ function render({ model, el }) {
       for (const control of label.parentElement.querySelectorAll(".noUi-handle, input, select, [contenteditable]"))
         if (control.getAttribute("aria-label") !== text) control.setAttribute("aria-label", text);
     }
-    const unnamed = root().querySelectorAll("select[title]:not([aria-label])");  // lists without a label
-    for (const list of unnamed) list.ariaLabel = list.title;
+    for (const list of root().querySelectorAll("select[title]:not([aria-label])")) list.ariaLabel = list.title;
     for (const icon of root().querySelectorAll(".widget-play button > .fa")) {
       const text = Object.entries(PLAYED).find(([each]) => icon.classList.contains(each))?.[1] ?? "";
       Object.assign(icon.parentElement, { ariaLabel: text, title: text });
