@@ -98,7 +98,7 @@ class SumForward:
     def _sums_codes(self, channel: Channel) -> bool:
         """Return True if marginal rows should be summed from received codes."""
         layer, boundary, context = self.layer, self.layer.boundary, self.layer.context
-        # Stale rows are in use while the next message enters their buffer, and dropout applies to decoded rows.
+        # A pipeline waits for other rows than those of its last post, and dropout applies to decoded rows.
         is_possible = boundary.still and context.training and context.drop is None and layer.sample is None
         rows = (boundary.num_central, boundary.num_owned)
         reads_codes = is_possible and channel.reads_in_place and layer.products.reads_codes

@@ -120,7 +120,7 @@ def reads_codes_faster(adj: Adjacency, rows: tuple[int, int], x: Tensor) -> bool
         False
     """
     num_owned, columns = x.shape
-    # Owned rows are summed faster if no codes are among the rows. First what needs no value of a tensor on a GPU.
+    # `spmm` is faster for owned rows. First what needs no value of a tensor on a GPU.
     if x.dtype != torch.float32 or not x.is_cpu or columns < _COLUMNS or num_owned > adj.num_columns // 2:
         return False
     if not native.active(x.device):

@@ -236,12 +236,12 @@ FAULTS = (
         why="in a message of several bit-widths the rows of some nodes would be summed as those of others",
     ),
     Fault(
-        name="codes of a new message in place of stale rows",
+        name="codes of a new message released with stale rows",
         file="exchange/halo/sums.py",
         before="boundary.still and context.training",
         after="context.training",
         test="exchange/test_codes_read.py::test_messages_that_must_be_decoded_are",
-        why="a pipeline would wait for the rows of its own epoch, and train another way than its paper",
+        why="a message would count as used before its epoch, and its decoding would not be reported",
     ),
     Fault(
         name="messages read as codes not reported",
