@@ -87,9 +87,8 @@ class SumForward:
             with layer.part("marginal", "forward"):
                 owned_columns = boundary.sampling.owned_columns(self.adjacency)  # (M, N)
                 products.spmm(owned_columns, products.operand(self.x), out=self.out[num_central:])
-                boundary.sampling.sampled_columns(
-                    self.adjacency, layer.sample
-                )  # build the sampled matrix during the transfer
+                # Build the sampled matrix during the transfer.
+                boundary.sampling.sampled_columns(self.adjacency, layer.sample)
         elif layer.turns is not None:
             with layer.part("marginal", "forward"):
                 owned_columns = layer.turns.owned(self.adjacency)  # (M, N)
