@@ -70,6 +70,13 @@ class Orchestrated(Bits):
                 f"got {self.thresholds}; for instance {HALVES[: len(self.bit_widths) - 1]}"
             )
 
+    def refuses(self, system: Any) -> str:
+        """Return the reason why a system cannot have this policy, or an empty string."""
+        if not self.by_node or system.exchange.ranks_nodes:
+            return ""
+        kind = type(system.exchange).__name__
+        return f"important nodes get more bits, but exchange {kind} has no boundary nodes; set by_node=False"
+
     def build(self, worker: WorkerContext) -> OrchestratedWidths:
         """Build the policy of one worker, whose base the orchestrator moves."""
         return OrchestratedWidths(self, worker.ids, worker.importance)

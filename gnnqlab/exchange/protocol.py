@@ -42,6 +42,9 @@ class ExchangePart(AxisPart, ABC):
     """True if some sums need no received rows, so that they may be computed meanwhile; read by
     ``gnnqlab.systems.services``."""
 
+    ranks_nodes: ClassVar[bool] = True
+    """True if its shards rank boundary nodes by degree; read by ``Orchestrated``."""
+
     @property
     def hierarchical(self) -> bool:
         """True for hierarchical aggregation, within each host first; read by forecasts for other hosts."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import gnnqlab as gq
 from gnnqlab.bits.orchestrator import HALVES, QUARTERS, Orchestrated, OrchestratedWidths, by_importance
 from gnnqlab.bits.policy import Rows
 from gnnqlab.systems import System, make_system
@@ -118,3 +119,10 @@ def test_other_settings_have_other_numbers():
 def test_mistakes_are_refused(settings, text):
     with pytest.raises(ValueError, match=text):
         Orchestrated(**settings)
+
+
+@each("system", [gq.systems.cagnet(), gq.systems.feature_parallel()])
+def test_more_bits_for_important_nodes_are_refused_where_no_node_is_ranked(system):
+    with pytest.raises(ValueError, match="has no boundary nodes; set by_node=False"):
+        system.replace(bits=Orchestrated(), codec=gq.codecs.Stochastic())
+    system.replace(bits=Orchestrated(by_node=False), codec=gq.codecs.Stochastic())

@@ -44,6 +44,8 @@ class Broadcast(ExchangePart):
     """Block partition: each worker has complete rows of the matrix and of its transpose."""
     sends_blocks: ClassVar[bool] = True
     """True: whole blocks are sent, as caches of blocks need."""
+    ranks_nodes: ClassVar[bool] = False
+    """False: there are no boundary nodes."""
 
     def refuses(self, system: Any) -> str:
         """Return the reason why a system cannot use this exchange, or an empty string."""

@@ -57,6 +57,8 @@ class Columns(ExchangePart):
     """True: dropout is applied to own rows before columns are split, so receivers never apply it."""
     overlaps: ClassVar[bool] = False
     """False: every sum needs the rows of all nodes."""
+    ranks_nodes: ClassVar[bool] = False
+    """False: there are no boundary nodes."""
 
     def refuses(self, system: Any) -> str:
         """Return the reason why a system cannot use this exchange, or an empty string."""

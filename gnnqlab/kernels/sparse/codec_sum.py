@@ -26,10 +26,11 @@ _codec_sum = native.declare("codec_sum", "p p p i i i p i i p p i i i")
 _locate_codes = native.declare("locate_codes", "p i p i p i p p i i p i")
 
 _USES, _COLUMNS = 6, 64
-"""Edges per source row below which, and columns from which, reading codes of 1 to 4 bits was always faster than
-decoding, with 16 to 200 thousand rows, half or more of them in the halo, on AVX-512 and AVX2. With more edges
+"""Edges per source row below which, and columns from which, reading codes of 2 and 4 bits was 1.2 to 2.5 times as
+fast as decoding, with 16 to 200 thousand rows, half or more of them in the halo, on AVX-512 and AVX2 (``gnnqlab bench
+spmm``); of 8 or mixed bits with few columns 0.9 to 1.4 times. With more edges
 :func:`gnnqlab.kernels.sparse.aggregate.spmm` rearranges float32 rows for the cache, and codes were 0.6 to 1.9 times as
-fast. A rule for each row gains nothing: below the limit, codes are faster for rows of many uses as well."""
+fast. A rule for each row was not built."""
 
 
 @dataclass(frozen=True, eq=False)
