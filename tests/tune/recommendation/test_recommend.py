@@ -324,7 +324,7 @@ def test_tuner_ranks_from_its_own_probe(monkeypatch: pytest.MonkeyPatch, tmp_pat
     model = TunerModel(probe.config.graph, workers=2, layers=3, hidden=64, link="100mbit")
     monkeypatch.setattr(TunerModel, "find_probe", lambda self, system=None: probe)
     monkeypatch.setattr(
-        "gnnqlab.lab.tuner.model.recommend", lambda config, objective, known: (config, objective, known is probe)
+        "gnnqlab.lab.tuner.model.recommend", lambda config, objective, known, say: (config, objective, known is probe)
     )
     assert model.recommend("bytes") == (probe.config, "bytes", True)
 
