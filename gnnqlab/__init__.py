@@ -147,7 +147,8 @@ def _former(name: str) -> Any:
             # Level 3 is the line that reads the name, above `__getattr__` and this function.
             warnings.warn(f"gnnqlab.{name} is gnnqlab.{module}.{name} now", DeprecationWarning, stacklevel=3)
             return operator.attrgetter(f"{module}.{name}")(sys.modules[__name__])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{did_you_mean(name, __all__)}")
+    hint = "" if name.startswith("_") else did_you_mean(name, __all__)  # tools look for many private names
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:
