@@ -52,9 +52,11 @@ def test_every_partitioner_makes_cuts_that_can_be_saved_and_loaded(name, tmp_pat
         pytest.skip(reason)
     kind = CUTS[getattr(partitioner, "cuts", "nodes")]
     cut = partitioner.cut(graph, 3)
-    assert type(cut) is kind and cut.workers == 3 and cut.owner.shape == (graph.num_nodes,)
+    # Only a cut that is stored is read back as the kind of its exchange; others may have more fields.
+    assert type(cut) is kind or (partitioner.repeatable and isinstance(cut, kind))
+    assert cut.workers == 3 and cut.owner.shape == (graph.num_nodes,)
     cut.save(tmp_path / "cut.npz")
-    back = kind.load(tmp_path / "cut.npz")
+    back = type(cut).load(tmp_path / "cut.npz")
     assert torch.equal(back.owner, cut.owner) and getattr(back, "replication", 1) == getattr(cut, "replication", 1)
     if kind is not VertexCut:
         assert sum(cut.shard(graph, rank).num_owned for rank in range(3)) == graph.num_nodes
@@ -86,7 +88,7 @@ def test_a_cut_that_the_exchange_does_not_take_is_refused_with_a_way_out():
     with pytest.raises(
         ValueError,
         match=r"exchange Halo needs an edge-cut .*, got partition ByEdge, a vertex-cut .*; choose a partition of "
-        r"\['metis', 'mt-kahypar', 'random'\]",
+        r"\['metis', 'mt-kahypar', 'random', 'random-clusters'\]",
     ):
         dataclasses.replace(gq.systems.vanilla(), partition=ByEdge())
     with pytest.raises(ValueError, match="exchange Replicas needs a vertex-cut .*, got partition Random"):
