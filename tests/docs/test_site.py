@@ -185,6 +185,7 @@ def test_figures_and_formulas_are_drawn_without_a_network(site: Path, browser: A
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: failed.append(str(error)))
         page.goto((site / "notebooks" / "04_messages_in_few_bits.html").as_uri())
+        page.locator(".plotly-figure").first.scroll_into_view_if_needed()  # figures are drawn as they come into view
         title = "document.querySelector('.plotly-figure .gtitle')"
         # A picture takes the place of a figure until it is completely drawn.
         page.wait_for_function(f"{title} && !{title}.closest('.plotly-figure').querySelector('img')")
