@@ -72,6 +72,8 @@ def grade_folder(folder: Path, *, run_code: bool = False) -> list[Grade]:
     Raises:
         ValueError: if there is no folder, or there are none in it.
     """
+    if folder.is_file():
+        raise ValueError(f"grade takes a folder of files that were handed in, got the file {folder}; name its folder")
     if not folder.is_dir():
         raise ValueError(f"the folder to grade must exist, got {folder}")
     files = sorted(folder.rglob("*.json"))
