@@ -84,7 +84,7 @@ def grade_folder(folder: Path, *, run_code: bool = False) -> list[Grade]:
 
 
 def grade_table(grades: Iterable[Grade]) -> DataFrame:
-    """Return one row per student: right answers in all and by notebook, wrong tries, guesses made in time."""
+    """Return one row per student: right answers, in all, by notebook and by name, wrong tries, guesses made in time."""
     import pandas as pd
 
     total = len(EXERCISES) + len(CODE)
@@ -99,6 +99,7 @@ def grade_table(grades: Iterable[Grade]) -> DataFrame:
             "handed in": grade.handed_in,
             "file is": grade.error or ("intact" if grade.is_intact else "changed after hand_in"),
             **{notebook: grade.points(notebook) for notebook in QUANTITIES},
+            "right exercises": " ".join(sorted(grade.right)),
         }
         for grade in grades
     ]

@@ -77,6 +77,7 @@ def test_a_class_is_one_table_and_one_page(tmp_path: Path, capsys: pytest.Captur
     rows = list(csv.DictReader((tmp_path / "grades" / "grades.csv").read_text(encoding="utf-8").splitlines()))
     assert [row["student"] for row in rows] == ["(no name)", "(no name)", "Ada", "Grace <b>"]
     ada = rows[2]
+    assert ada["right exercises"] == "01.payload 01.ratio 01.rows 04.rounding"
     assert ada["01"] == "3 of 3" and ada["wrong tries"] == "1" and ada["guesses first"] == "1", "one guess came late"
     page = (tmp_path / "grades" / "grades.html").read_text(encoding="utf-8")
     assert "Grace &lt;b&gt;" in page and "Wrong answers of the class" in page and "4, 4" in page
