@@ -60,10 +60,11 @@ test:
 mutants: setup
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
+# The root is the checkout, not notebooks: links of the notebooks to docs/ lead outside of it otherwise, and do nothing.
 lab:
 	@$(SET_UP) lab
 	@cd notebooks && GNNQLAB_RUNS="$${GNNQLAB_RUNS:-$(CURDIR)/runs}" \
-	  ../$(BIN)/jupyter lab 00_index.ipynb $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB)
+	  ../$(BIN)/jupyter lab 00_index.ipynb --ServerApp.root_dir=.. $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB)
 
 slides: setup
 	@$(BIN)/python -m docs.site.slides $(ARGS)

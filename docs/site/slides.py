@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     books = sorted((ROOT / "notebooks").glob("*.ipynb"))
     unknown = set(options.numbers) - {book.name[:2] for book in books}
     if unknown:
-        parser.error(f"a number must be one of a notebook, got {', '.join(sorted(unknown))}")
+        parser.error(f"a number must be that of a notebook, in two digits as in 04, got {', '.join(sorted(unknown))}")
     options.out.mkdir(parents=True, exist_ok=True)
     for book in books:
         if not options.numbers or book.name[:2] in options.numbers:

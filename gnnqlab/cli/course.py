@@ -50,5 +50,5 @@ class Course:
 
     def _print(self, result: dict[str, Any]) -> None:
         for grade in result.get("grades", ()):
-            print(f"{grade['student']}: {grade['right']}, file {grade['file is']}")
+            print(f"{grade['student']} ({grade['file']}): {grade['right']}, file {grade['file is']}")
         print("\n".join(result["files"]))

@@ -6,6 +6,7 @@ import html
 import math
 from typing import Any, SupportsFloat
 
+from gnnqlab.by_name import did_you_mean
 from gnnqlab.course.numeric.exercise import Exercise
 from gnnqlab.course.numeric.mistakes import Mistake, is_close, mistake_in
 from gnnqlab.course.numeric.on_messages import ON_MESSAGES
@@ -127,7 +128,9 @@ def show_solution(name: str) -> None:
 
 def _named(name: str) -> Exercise:
     if name not in EXERCISES:
-        raise ValueError(f"an exercise must be one of {sorted(EXERCISES)}, got {name!r}")
+        notebook = [each for each in sorted(EXERCISES) if each[:3] == str(name)[:3]]
+        which = f"one of {', '.join(notebook)}" if notebook else "named as in its notebook, for instance 01.payload"
+        raise ValueError(f"an exercise must be {which}, got {name!r}{did_you_mean(name, EXERCISES)}")
     return EXERCISES[name]
 
 

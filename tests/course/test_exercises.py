@@ -234,5 +234,7 @@ def test_a_student_has_one_graph_of_ten_nodes_in_all_exercises() -> None:
 
 def test_an_unknown_exercise_is_refused() -> None:
     for call in (lambda: course.check("01.bytes", 1), lambda: course.is_right("01.bytes", 1)):
-        with pytest.raises(ValueError, match=r"an exercise must be one of \['01.payload', .*\], got '01.bytes'"):
+        with pytest.raises(ValueError, match=r"an exercise must be one of 01.payload, .*rows, got '01.bytes'"):
             call()
+    with pytest.raises(ValueError, match=r"named as in its notebook, .*, got '1.payload'; did you mean 01.payload"):
+        course.check("1.payload", 1)

@@ -24,4 +24,4 @@ def test_slides_of_one_notebook_are_written(tmp_path: Path, capsys: pytest.Captu
     assert [file.name for file in tmp_path.iterdir()] == ["04_messages_in_few_bits.html"]
     with pytest.raises(SystemExit):
         main(["99", "--out", str(tmp_path)])
-    assert "a number must be one of a notebook, got 99" in capsys.readouterr().err
+    assert "a number must be that of a notebook, in two digits as in 04, got 99" in capsys.readouterr().err

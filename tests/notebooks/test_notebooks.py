@@ -139,7 +139,7 @@ def test_a_cell_that_asks_for_the_guess_comes_before_the_comparison(path: Path) 
 
 def test_make_lab_opens_the_index() -> None:
     makefile = (FOLDER.parent / "Makefile").read_text(encoding="utf-8")
-    assert "cd notebooks && " in makefile and "/jupyter lab 00_index.ipynb " in makefile
+    assert "cd notebooks && " in makefile and "/jupyter lab 00_index.ipynb --ServerApp.root_dir=.. " in makefile
 
 
 @pytest.mark.core

@@ -86,7 +86,9 @@ def read_handed_in(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError):
-        content = None
+        raise ValueError(
+            f"{path} must be JSON, got a file that is cut off or damaged; write another with course.hand_in"
+        ) from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path} must be a file of course.hand_in (format {FORMAT!r}), got another one")
     wrong = [name for name, kind in _FIELDS.items() if not isinstance(content.get(name), kind)]

@@ -72,6 +72,8 @@ def grade_folder(folder: Path, *, run_code: bool = False) -> list[Grade]:
     Raises:
         ValueError: if there is no folder, or there are none in it.
     """
+    if folder.is_file():
+        raise ValueError(f"grade takes a folder of files that were handed in, got the file {folder}; name its folder")
     if not folder.is_dir():
         raise ValueError(f"the folder to grade must exist, got {folder}")
     files = sorted(folder.rglob("*.json"))
@@ -82,7 +84,7 @@ def grade_folder(folder: Path, *, run_code: bool = False) -> list[Grade]:
 
 
 def grade_table(grades: Iterable[Grade]) -> DataFrame:
-    """Return one row per student: right answers in all and by notebook, wrong tries, guesses made in time."""
+    """Return one row per student: right answers, in all, by notebook and by name, wrong tries, guesses made in time."""
     import pandas as pd
 
     total = len(EXERCISES) + len(CODE)
@@ -97,6 +99,7 @@ def grade_table(grades: Iterable[Grade]) -> DataFrame:
             "handed in": grade.handed_in,
             "file is": grade.error or ("intact" if grade.is_intact else "changed after hand_in"),
             **{notebook: grade.points(notebook) for notebook in QUANTITIES},
+            "right exercises": " ".join(sorted(grade.right)),
         }
         for grade in grades
     ]

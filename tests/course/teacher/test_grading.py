@@ -68,13 +68,16 @@ def test_a_class_is_one_table_and_one_page(tmp_path: Path, capsys: pytest.Captur
     _take("Ada", tmp_path / "class" / "a" / "ada.json", names=("01.payload", "01.ratio", "01.rows"))
     _take("Grace <b>", tmp_path / "class" / "b" / "grace.json", names=())
     (tmp_path / "class" / "notes.json").write_text("{}")
+    (tmp_path / "class" / "half.json").write_text('{"format": ')
     capsys.readouterr()
     cli.main(["course", "grade", str(tmp_path / "class"), "--out", str(tmp_path / "grades")])
     said = capsys.readouterr().out
-    assert "Ada: 4 of 90, file intact" in said and "must be a file of course.hand_in" in said
+    assert "Ada (ada.json): 4 of 90, file intact" in said and "must be a file of course.hand_in" in said
+    assert "(no name) (half.json): 0 of 90" in said and "cut off or damaged" in said
     rows = list(csv.DictReader((tmp_path / "grades" / "grades.csv").read_text(encoding="utf-8").splitlines()))
-    assert [row["student"] for row in rows] == ["(no name)", "Ada", "Grace <b>"]
-    ada = rows[1]
+    assert [row["student"] for row in rows] == ["(no name)", "(no name)", "Ada", "Grace <b>"]
+    ada = rows[2]
+    assert ada["right exercises"] == "01.payload 01.ratio 01.rows 04.rounding"
     assert ada["01"] == "3 of 3" and ada["wrong tries"] == "1" and ada["guesses first"] == "1", "one guess came late"
     page = (tmp_path / "grades" / "grades.html").read_text(encoding="utf-8")
     assert "Grace &lt;b&gt;" in page and "Wrong answers of the class" in page and "4, 4" in page
@@ -121,6 +124,7 @@ def test_wrong_answers_of_one_kind_are_one_mistake_of_the_class(tmp_path: Path) 
     [
         (["course", "mark", "there"], "action must be one of grade, pack, got 'mark'"),
         (["course", "grade", "/nowhere"], "the folder to grade must exist, got /nowhere"),
+        (["course", "grade", __file__], "name its folder"),
         (["course", "pack", "there", "--out", "here"], "--out, --gradescope and --run-code belong to grade"),
     ],
 )
