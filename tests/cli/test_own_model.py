@@ -124,6 +124,7 @@ def test_model_referenced_by_module_path_can_be_registered_later(own: str) -> No
         ("no_such_module:gin", "ModuleNotFoundError: No module named 'no_such_module'; no_such_module.py must be in"),
         ("{own}:NUMBER", "TypeError: module:function must name a function that builds a model"),
         (":gin", "TypeError: module:function must name a function that builds a model"),
+        ("{own}:of_sizes", r"TypeError: it must accept \(settings, in_features, num_classes, seed\), got \(inputs=8, "),
         ("torn:gin", "SyntaxError: "),
         ("lacking:gin", "ModuleNotFoundError: No module named 'no_such_module'$"),
         ("{own}:gcn", "ValueError: a model's name must be new, 'gcn' is registered already"),
@@ -135,7 +136,9 @@ def test_unloadable_model_exits_with_a_one_line_error(
     (tmp_path / "torn.py").write_text("def gin(:")
     (tmp_path / "lacking.py").write_text("import no_such_module")
     with open(tmp_path / f"{own}.py", "a") as module:
-        module.write("\ndef gcn(): pass\n")
+        module.write(
+            "\ndef gcn(settings, in_features, num_classes, seed): pass\ndef of_sizes(inputs=8, classes=4): pass\n"
+        )
     model = model.format(own=own)
     with pytest.raises(SystemExit) as end:
         main(["train", "--json", "--model", model])

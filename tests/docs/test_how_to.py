@@ -184,6 +184,8 @@ def test_your_own_graph(read: Callable[[str], Read]) -> None:
     assert first.num_edges == split.num_edges == matrix.num_edges == towns.num_edges
     assert [int(mask.sum()) for mask in (split.train_mask, split.val_mask, split.test_mask)] == [40, 10, 10]
     assert (karate.num_nodes, karate.num_edges) == (34, 2 * 78 + 34) and towns.num_features == 1
+    devices = page.names["network"]
+    assert (devices.num_features, devices.num_labelled, devices.id_of(0)) == (8, 40, "dev-0")
     assert page.names["classes"].shape == (60,)
 
 

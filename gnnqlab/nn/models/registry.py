@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -354,6 +355,12 @@ def _found(model: str) -> tuple[str, bool]:
     known_name = next((name for name, model_builder in MODELS.items() if model_builder is builder), None)
     if known_name is not None:
         return known_name, False
+    arguments = inspect.signature(builder)
+    try:
+        arguments.bind(None, 1, 1, 0)
+    except TypeError as error:
+        needed = "(settings, in_features, num_classes, seed)"
+        raise TypeError(f"it must accept {needed}, got {arguments}; call it in a function of these four") from error
     _register(builder, _Kind(("layer", "none"), ModelSettings), implied=True)
     return next(name for name, model_builder in MODELS.items() if model_builder is builder), True
 
