@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gnnqlab.lab.figures.bundle import FigureData, fallback_for, table_html
-from gnnqlab.lab.figures.controls import PAGE, TABLE, make_access, shows_static
+from gnnqlab.lab.figures.controls import PAGE, SAID, TABLE, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.light.choice_page import PageStep
 from gnnqlab.lab.figures.theme import finish
@@ -182,7 +182,7 @@ class StepControls:
         )
         self.back = widgets.Button(description="Back", icon="arrow-left", tooltip="Previous step")
         self.next = widgets.Button(description="Next", icon="arrow-right", tooltip="Next step")
-        self.words, self.table = widgets.HTML(), widgets.HTML().add_class(TABLE)
+        self.words, self.table = widgets.HTML().add_class(SAID), widgets.HTML().add_class(TABLE)
         self.figure = FigureView(width=PAGE)
         self.access = make_access()
         self.play: Any = None
