@@ -51,6 +51,7 @@ def test_a_narrow_page_has_all_of_it(lab: LabPage, screenshots: Path) -> None:
     try:
         lab.page.wait_for_function("() => document.querySelector('.js-plotly-plot').layout.width < 800")
         lab.page.screenshot(path=screenshots / "epoch-900.png")
+        assert lab.page.locator(".noUi-target").first.bounding_box()["width"] > 100, "a slider, not only its handle"
     finally:
         lab.page.set_viewport_size(usual)
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gnnqlab.lab.figures.bundle import FigureData, fallback_for, table_html
-from gnnqlab.lab.figures.controls import PAGE, SAID, TABLE, make_access, shows_static
+from gnnqlab.lab.figures.controls import KNOBS, PAGE, SAID, TABLE, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.light.choice_page import PageStep
 from gnnqlab.lab.figures.theme import finish
@@ -201,7 +201,7 @@ class StepControls:
 
         for control in (self.step, *follows):  # one observer for the step and all further controls
             control.observe(self._on_change, names="value")
-        moves = widgets.HBox([*([self.play] if self.play else []), self.back, self.step, self.next])
+        moves = widgets.HBox([*([self.play] if self.play else []), self.back, self.step, self.next], layout=KNOBS)
         table_box = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
         self.box = widgets.VBox([moves, *rows, self.words, self.figure.widget, table_box, self.access])
         self.draw()  # draw once the box exists
