@@ -51,5 +51,35 @@ def test_a_narrow_page_has_all_of_it(lab: LabPage, screenshots: Path) -> None:
     try:
         lab.page.wait_for_function("() => document.querySelector('.js-plotly-plot').layout.width < 800")
         lab.page.screenshot(path=screenshots / "epoch-900.png")
+        assert lab.page.locator(".noUi-target").first.bounding_box()["width"] > 100, "a slider, not only its handle"
     finally:
         lab.page.set_viewport_size(usual)
+
+
+def test_the_chosen_way_is_a_pressed_button_of_a_named_group(lab: LabPage) -> None:
+    ways = lab.page.get_by_role("group", name="Way", exact=True)
+    ways.get_by_role("button", name="Stale", exact=True).click()
+    ways.get_by_role("button", name="Stale", exact=True, pressed=True).wait_for()
+    assert ways.get_by_role("button", pressed=True).count() == 1
+
+
+def test_words_change_in_an_element_that_stays_so_that_they_are_announced(lab: LabPage) -> None:
+    step = lab.page.get_by_role("slider", name="Step", exact=True)
+    step.press("Home")
+    words = lab.page.locator(".widget-html [role=status]")
+    kept = words.element_handle()
+    before = words.text_content()
+    step.press("ArrowRight")
+    lab.page.wait_for_function("([kept, before]) => kept.textContent !== before", arg=[kept, before])
+    assert words.count() == 1 and kept.evaluate("(each) => each.isConnected")
+
+
+def test_a_button_that_its_own_step_disables_gives_the_focus_to_the_slider(lab: LabPage) -> None:
+    step = lab.page.get_by_role("slider", name="Step", exact=True)
+    step.press("Home")
+    step.press("ArrowRight")
+    back = lab.page.get_by_role("button", name="Back", exact=True)
+    lab.page.wait_for_function("(back) => !back.disabled", arg=back.element_handle())
+    back.press("Enter")
+    lab.page.wait_for_function("(back) => back.disabled", arg=back.element_handle())
+    assert step.evaluate("(each) => each === document.activeElement")

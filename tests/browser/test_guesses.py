@@ -37,6 +37,9 @@ def test_the_solution_is_folded_under_the_third_wrong_answer(lab: LabPage) -> No
 def test_run_all_goes_on_without_a_guess_and_a_typed_one_is_drawn(lab: LabPage, screenshots: Path) -> None:
     assert lab.page.get_by_text("You have not guessed yet").count() == 1
     field = lab.page.get_by_role("textbox", name="bytes of an epoch in 2 bits")
+    field.fill("few")
+    field.press("Tab")
+    lab.page.get_by_role("alert").filter(has_text="must be a number (times fewer), got 'few'").wait_for()
     field.fill("4")
     field.press("Tab")
     lab.page.get_by_text("times fewer ✓").wait_for()

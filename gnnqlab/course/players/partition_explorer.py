@@ -18,6 +18,7 @@ from gnnqlab.lab.figures.controls import (
     LABEL_LEFT,
     MARK,
     PAGE,
+    SAID,
     TABLE,
     alert,
     make_access,
@@ -109,6 +110,8 @@ class CutControls:
         self._limit_slider(model.hosts)  # before observers exist, so that nothing is redrawn
         self.words, self.error_text, self.map_text, self.table = (widgets.HTML() for _ in range(4))
         self.table.add_class(TABLE)
+        for words in (self.words, self.map_text):
+            words.add_class(SAID)
         self.sharing, self.map, self.shares = (FigureView(width=PAGE) for _ in range(3))
         self.access = make_access()
         self._marked = widgets.HBox([self.number, self.box_number], layout={"border": "2px solid transparent"})

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gnnqlab.lab.figures.bundle import FigureData, fallback_for, table_html
-from gnnqlab.lab.figures.controls import PAGE, TABLE, make_access, shows_static
+from gnnqlab.lab.figures.controls import KNOBS, PAGE, SAID, TABLE, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.light.choice_page import PageStep
 from gnnqlab.lab.figures.theme import finish
@@ -182,7 +182,7 @@ class StepControls:
         )
         self.back = widgets.Button(description="Back", icon="arrow-left", tooltip="Previous step")
         self.next = widgets.Button(description="Next", icon="arrow-right", tooltip="Next step")
-        self.words, self.table = widgets.HTML(), widgets.HTML().add_class(TABLE)
+        self.words, self.table = widgets.HTML().add_class(SAID), widgets.HTML().add_class(TABLE)
         self.figure = FigureView(width=PAGE)
         self.access = make_access()
         self.play: Any = None
@@ -201,7 +201,7 @@ class StepControls:
 
         for control in (self.step, *follows):  # one observer for the step and all further controls
             control.observe(self._on_change, names="value")
-        moves = widgets.HBox([*([self.play] if self.play else []), self.back, self.step, self.next])
+        moves = widgets.HBox([*([self.play] if self.play else []), self.back, self.step, self.next], layout=KNOBS)
         table_box = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
         self.box = widgets.VBox([moves, *rows, self.words, self.figure.widget, table_box, self.access])
         self.draw()  # draw once the box exists

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gnnqlab.course.student.quantities import QUANTITIES, Quantity
+from gnnqlab.lab.figures.controls import alert
 
 __all__ = ["guess_form"]
 
@@ -36,15 +38,15 @@ def _row(name: str, quantity: Quantity, kept: float | str | None, make: Callable
         if quantity.choices
         else widgets.Text(value=text, placeholder="your guess", continuous_update=False, **look)
     )
-    reply = widgets.Label(quantity.unit)
+    reply = widgets.HTML(html.escape(quantity.unit))
 
     def set_guess(change: Any) -> None:
         try:
             make(**{name: change["new"].strip() or None})
         except ValueError as error:
-            reply.value = str(error)
+            reply.value = alert(str(error))
         else:
-            reply.value = f"{quantity.unit} ✓" if change["new"].strip() else quantity.unit
+            reply.value = html.escape(f"{quantity.unit} ✓" if change["new"].strip() else quantity.unit)
 
     field.observe(set_guess, "value")
     return widgets.HBox([field, reply])

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = [
     "access_script",
-    "LABEL_LEFT", "KNOBS", "MARK", "PAGE", "TABLE", "alert", "static_requested", "make_access", "make_tip",
+    "LABEL_LEFT", "KNOBS", "MARK", "PAGE", "SAID", "TABLE", "alert", "static_requested", "make_access", "make_tip",
     "shows_static", "row_with_tip",
 ]  # fmt: skip
 
@@ -26,6 +26,9 @@ KNOBS = {"flex_flow": "row wrap", "align_items": "center", "grid_gap": "6px 14px
 
 TABLE = "jp-RenderedHTMLCommon"
 """CSS class of a widget with a table, which pages format like tables of cell outputs."""
+
+SAID = "gnnqlab-said"
+"""CSS class of a widget whose words screen readers announce whenever they change."""
 
 MARK = "#d55e00"
 """Colour of the mark of a refused value. Its text has the page's own colour, because no warm colour has the contrast
@@ -96,13 +99,34 @@ function render({ model, el }) {
     for (const label of root().querySelectorAll(".widget-label")) {
       const text = label.textContent.replace("\\u200b", "").trim();
       if (!text || !label.parentElement) continue;
-      for (const control of label.parentElement.querySelectorAll(".noUi-handle, input, select, [contenteditable]"))
+      for (const control of label.parentElement.querySelectorAll(".noUi-handle, input, select, [contenteditable]")) {
         if (control.getAttribute("aria-label") !== text) control.setAttribute("aria-label", text);
+        if (control.isContentEditable) control.role = "textbox"; // the number beside a slider
+      }
     }
     for (const list of root().querySelectorAll("select[title]:not([aria-label])")) list.ariaLabel = list.title;
     for (const icon of root().querySelectorAll(".widget-play button > .fa")) {
       const text = Object.entries(PLAYED).find(([each]) => icon.classList.contains(each))?.[1] ?? "";
       Object.assign(icon.parentElement, { ariaLabel: text, title: text });
+    }
+    for (const icon of root().querySelectorAll("button > .fa")) icon.ariaHidden = "true"; // a letter of an icon font
+    // Only their colour says which of some toggle buttons is chosen.
+    for (const row of root().querySelectorAll(".widget-toggle-buttons"))
+      Object.assign(row, { role: "group", ariaLabel: row.querySelector(".widget-label")?.textContent.trim() ?? "" });
+    for (const button of root().querySelectorAll(".widget-toggle-button")) {
+      button.ariaPressed = String(button.classList.contains("mod-active"));
+      named.observe(button, { attributes: true, attributeFilter: ["class"] });
+    }
+    // A button that is disabled by its own step would lose the focus: the slider next to it takes it.
+    for (const button of root().querySelectorAll(".widget-button")) {
+      if (button.disabled && button === document.activeElement)
+        button.parentElement.querySelector(".noUi-handle")?.focus();
+      named.observe(button, { attributes: true, attributeFilter: ["disabled"] });
+    }
+    // Words are announced if the element that has them was there before they change; paragraphs are replaced.
+    for (const words of root().querySelectorAll(".gnnqlab-said > .widget-html-content")) {
+      words.role = "status";
+      for (const each of words.querySelectorAll('[role="status"]')) each.removeAttribute("role");
     }
     for (const box of root().querySelectorAll(SCROLLED)) // the focus, so that arrow keys scroll it
       Object.assign(box, { tabIndex: 0, role: "region", ariaLabel: "Numbers" });
