@@ -38,7 +38,7 @@ from tests.slow_down import HANG_S
         (
             ["train", "--partition", "hash"],
             "partition must be one of ['contiguous', 'dne', 'ebv', 'hdrf', 'hep', 'metis', 'mt-kahypar', 'random', "
-            "'random-clusters', 'random-edges']",
+            "'random-clusters', 'random-edges', 'whole-graph']",
         ),
         (
             ["train", "--nnodes", "2"],
