@@ -67,7 +67,7 @@ def lines() -> dict[str, System]:
     for cut, partition in PARTS["partition"].items():
         # exchanges for this kind of cut
         kinds = [kind for kind in PARTS["exchange"].values() if kind.takes_cuts_of == partition.cuts]
-        kinds = [kind for kind in kinds if not kind.sends_blocks]  # their caches hold whole blocks
+        kinds = [kind for kind in kinds if kind.ranks_nodes]  # these caches hold rows of boundary nodes
         if partition.unusable():
             continue
         for codec, (part, bits) in codecs.items() if kinds else ():  # partitioners without an exchange are omitted

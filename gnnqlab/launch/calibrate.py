@@ -161,8 +161,8 @@ def estimate_host_bytes(messages: float, gradients: float, workers: int, hosts: 
 def _vanilla(config: RunConfig, *, epochs: int, **launch: Any) -> dict[str, Any]:
     """Return the summary of a short Vanilla run with the graph, model, partition and exchange of a configuration."""
     # Vertex-cuts and block partitions work only with their own exchange.
-    parts = {axis: getattr(config.system, axis) for axis in ("partition", "exchange")}
-    system = dataclasses.replace(make_system("vanilla"), **parts)
+    partition, exchange = config.system.partition.fixed(), config.system.exchange  # Vanilla needs one partition
+    system = dataclasses.replace(make_system("vanilla"), partition=partition, exchange=exchange)
     train = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
     run_config = dataclasses.replace(config, system=system, train=train)
     run_config = _with_launch_settings(run_config, comm_share=None, vanilla_share=None, detach=False, **launch)
