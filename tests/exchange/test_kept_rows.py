@@ -41,7 +41,7 @@ GOING_ON = {
 
 
 def trainer_of(rank, workers, graph, system):
-    of_nodes = getattr(system.partition, "cuts", "nodes") == "nodes"
+    of_nodes = system.partition.cuts == "nodes"
     partition = Random(seed=1) if of_nodes else system.partition
     return worker_trainer(partition.cut(graph, workers).shard(graph, rank), system, SHAPE, SETTINGS)
 

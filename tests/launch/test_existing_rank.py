@@ -49,7 +49,8 @@ def start(folder: Path, starter: str, workers: int) -> list["subprocess.Popen[by
     return ranks
 
 
-@pytest.mark.parametrize(("starter", "workers"), [("srun", 1), ("srun", 3), ("mpirun", 2)])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("starter", ["srun", "mpirun"])
 def test_ranks_of_a_starter_train_to_the_end(bench: Bench, starter: str, workers: int) -> None:
     folder = prepared(bench, workers)
     assert Run(folder).status == "prepared"

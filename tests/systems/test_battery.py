@@ -199,7 +199,7 @@ def configured(name: str, workers: int, graph: str, *, epochs: int = EPOCHS):
     """Return the run of one candidate; METIS is tested as a part, the other cuts are random."""
     system = candidates()[name]
     # Coverage weights belong to the cut of gradients-only, too.
-    if name not in ("vanilla", "gradients-only") and getattr(system.partition, "cuts", "nodes") == "nodes":
+    if name not in ("vanilla", "gradients-only") and system.partition.cuts == "nodes":
         system = replace(system, partition=gq.partitioners.Random(seed=1))
     settings = {"layers": 3, "hidden": 16, "dropout": 0.3, "evaluate_every": 2, "seed": 5, "timeline_every": 0}
     return gq.configure(graph, system=system, workers=workers, epochs=epochs, **settings)
@@ -300,7 +300,7 @@ def is_exact(system: System) -> bool:
 def obey_all(rank: int, workers: int, graph) -> dict[str, dict]:
     found = {}
     for name, system in exact_systems().items():
-        of_nodes = getattr(system.partition, "cuts", "nodes") == "nodes"
+        of_nodes = system.partition.cuts == "nodes"
         shard = (Random(seed=1) if of_nodes else system.partition).cut(graph, workers).shard(graph, rank)
         for model in models_of(name):
             trainer = worker_trainer(shard, system, law_shapes()[model], LAW)
