@@ -115,7 +115,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     finally:
         for path in sorted(folder.glob("*.pid"), reverse=True):  # slurmd, slurmctld, munged
             if text := path.read_text().strip():
-                os.kill(int(text), signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):  # a test has killed it, and has failed before its restart
+                    os.kill(int(text), signal.SIGTERM)
 
 
 def test_two_nodes_train_as_a_plain_launch_queue_requeue_and_stop(slurm: Path, bench: Bench) -> None:
@@ -185,6 +186,23 @@ def of_node(bench: Bench, node: str) -> set[int]:
     return tasks | holders
 
 
+def kill_at_once(pids: set[int]) -> None:
+    """Kill processes as the failure of their machine does: none runs on after the end of another, none reports it."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if number == signal.SIGSTOP:
+            wait_until(lambda: not any(map(runs, pids)), what=f"the halt of {pids}")
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def environment_of(pid: int) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -197,9 +215,7 @@ def test_killed_node_is_reported_and_its_run_continues(slurm: Path, bench: Bench
     job = read_job(run.folder)
     assert job is not None
     pid_file = slurm.parent / "slurmd-n2.pid"
-    for pid in [int(pid_file.read_text()), *of_node(bench, "n2")]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill_at_once({int(pid_file.read_text()), *of_node(bench, "n2")})
     events = run.folder / "events.jsonl"
     wait_until(lambda: '"event": "node lost"' in events.read_text(), what="a report of the lost node")
     [lost] = [event for event in run.events if event["event"] == "node lost"]
