@@ -5,10 +5,11 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+ROOT = str(Path(__file__).parents[2])
+sys.path.insert(0, ROOT)
 
 from docutils.nodes import Text
-from sphinx.addnodes import pending_xref
+from sphinx.addnodes import pending_xref, toctree
 from sphinx.util.nodes import find_pending_xref_condition
 
 import gnnqlab
@@ -66,6 +67,39 @@ def add_scripts(app, pagename, templatename, context, doctree):
         app.add_js_file("claims.js", loading_method="defer")
 
 
+TITLES = {}
+
+
+def shorten_navigation(app, pagename, templatename, context, doctree):
+    """Give the navigation the titles alone: Sphinx copies all sections for every page before it leaves them out."""
+    of_sections, env = context.get("toctree"), app.env
+    if of_sections is None:
+        return
+    if not TITLES:
+        TITLES.update({name: titles(toc) for name, toc in env.tocs.items()})
+
+    def of_titles(**options):
+        tocs, env.tocs = env.tocs, TITLES
+        try:
+            return of_sections(**options)
+        finally:
+            env.tocs = tocs
+
+    context["toctree"] = of_titles
+
+
+def titles(toc):
+    """Return a page's table of contents with the toctrees of its sections and without the sections."""
+    short = toc.deepcopy()
+    for page in short.children:
+        if len(page) > 1:
+            if deeper := [each.deepcopy() for each in page.findall(toctree)]:
+                page[1][:] = deeper
+            else:
+                page.pop(1)
+    return short
+
+
 def mend_page(app, pagename, templatename, context, doctree):
     """For screen readers: give captions of the navigation a level; lines of a signature are no list of terms."""
     caption = 'class="caption" role="heading"'
@@ -98,9 +132,9 @@ def put_back(app, what, name, obj, options, lines):
 
 
 def mend_signatures(app, doctree):
-    """A field that is called ``bytes`` is not what an annotation means by it; and parameters have a dash."""
-    for text in list(doctree.findall(lambda node: isinstance(node, Text) and node == " -- ")):
-        text.parent.replace(text, Text(" – "))
+    """Annotations with ``bytes`` name no field; parameters have a dash; paths begin at the checkout, on any machine."""
+    for text in list(doctree.findall(lambda node: isinstance(node, Text) and (node == " -- " or ROOT in node))):
+        text.parent.replace(text, Text(text.replace(" -- ", " – ").replace(f"{ROOT}/", "")))
     for node in list(doctree.findall(pending_xref)):
         if node.get("refdomain") == "py" and hasattr(builtins, node["reftarget"]):
             resolved = find_pending_xref_condition(node, "resolved")
@@ -112,5 +146,6 @@ def setup(app):
     app.connect("autodoc-process-docstring", put_back, priority=600)
     app.connect("doctree-read", mend_signatures)
     app.connect("html-page-context", add_scripts)
+    app.connect("html-page-context", shorten_navigation, priority=400)  # before the theme makes its navigation
     app.connect("html-page-context", mend_page, priority=900)  # after the theme has made its navigation
     app.connect("missing-reference", resolve)

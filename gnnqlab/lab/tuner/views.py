@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnqlab.lab.figures.bundle import FigureData
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, set_each
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.settings import OFFERED
 from gnnqlab.units import format_power
@@ -194,10 +194,12 @@ def draw_panel(shown: TunerNumbers, row: int, column: int, *, dark: bool = False
     title = _TITLES[3 * (row - 1) + column - 1]
     finish(figure, title=title, caption=f"{title}. {shown.caption}", dark=dark, height=330)
     x, y = _AXES[row, column]
-    figure.update_layout(
-        barmode="stack", legend={"y": -0.2, "yanchor": "top"},
-        xaxis={"title": {"text": x["title"]}, **x["settings"]}, yaxis={"title": {"text": y["title"]}, **y["settings"]},
-    )  # fmt: skip
+    settings = {
+        "barmode": "stack", "legend": {"y": -0.2, "yanchor": "top"},
+        "xaxis": {"title": {"text": x["title"]}, **x["settings"]},
+        "yaxis": {"title": {"text": y["title"]}, **y["settings"]},
+    }  # fmt: skip
+    set_each(figure.layout, settings)
     return figure
 
 
