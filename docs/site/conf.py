@@ -5,15 +5,14 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = str(Path(__file__).parents[2])
-sys.path.insert(0, ROOT)
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from docutils.nodes import Text
 from sphinx.addnodes import pending_xref, toctree
 from sphinx.util.nodes import find_pending_xref_condition
 
 import gnnqlab
-from docs.site.gather import STATIC
+from docs.site.gather import ROOT, STATIC
 from docs.site.reference import front_door, reference_of, without_checks
 
 sys.modules.update(front_door())
@@ -133,7 +132,7 @@ def put_back(app, what, name, obj, options, lines):
 
 def mend_signatures(app, doctree):
     """Annotations with ``bytes`` name no field; parameters have a dash; paths begin at the checkout, on any machine."""
-    for text in list(doctree.findall(lambda node: isinstance(node, Text) and (node == " -- " or ROOT in node))):
+    for text in list(doctree.findall(lambda node: isinstance(node, Text) and (node == " -- " or str(ROOT) in node))):
         text.parent.replace(text, Text(text.replace(" -- ", " – ").replace(f"{ROOT}/", "")))
     for node in list(doctree.findall(pending_xref)):
         if node.get("refdomain") == "py" and hasattr(builtins, node["reftarget"]):

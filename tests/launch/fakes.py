@@ -6,8 +6,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gnnqlab as gq
 from gnnqlab.train.heartbeat import Heartbeat
 from tests.slow_down import HANG_S
+
+UNHURRIED = ["tests.launch.fakes:Unhurried"]
+"""The setting ``observers`` of a training that goes on until a test ends it: it leaves the processor to other tests."""
+
+
+class Unhurried(gq.Observer):
+    def on_epoch_ended(self, epoch: object) -> None:
+        time.sleep(0.05)
 
 
 def fit(config: Any, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:

@@ -18,6 +18,7 @@ from gnnqlab.launch.slurm import Slurm
 from gnnqlab.run.job import read_job
 from gnnqlab.train.checkpoints.checkpoint import newest_checkpoint
 from tests.launch.conftest import Bench
+from tests.launch.fakes import UNHURRIED
 from tests.launch.test_cluster import free_port
 from tests.launch.test_existing_rank import losses
 from tests.launch.test_slurm import TRAINING
@@ -128,7 +129,7 @@ def test_two_nodes_train_as_a_plain_launch_queue_requeue_and_stop(slurm: Path, b
     assert run.status in ("queued", "starting", "running")
     assert run.wait(HANG_S).status == "finished" and losses(run.folder) == losses(plain.folder)
 
-    endless = {**TRAINING, "epochs": 1_000_000, "checkpoint_every": 1000}
+    endless = {**TRAINING, "epochs": 1_000_000, "observers": UNHURRIED, "checkpoint_every": 1000}
     first = gq.launch("sbm:60,3,4", out=root, on=Slurm(nodes=2), **endless)
     second = gq.launch("sbm:60,3,4", out=root, on=Slurm(nodes=2), **endless)
     wait_until(lambda: first.epoch >= 3 and second.cause, what="the fourth epoch and a reason to wait")
@@ -157,7 +158,7 @@ def test_two_nodes_train_as_a_plain_launch_queue_requeue_and_stop(slurm: Path, b
 def submitted(bench: Bench, slurm: Path) -> gq.Run:
     """Return a run on two nodes that trains and has a checkpoint."""
     bench.set(SLURM_CONF=slurm, MASTER_ADDR="127.0.0.1")
-    endless = {**TRAINING, "epochs": 1_000_000, "checkpoint_every": 3}
+    endless = {**TRAINING, "epochs": 1_000_000, "observers": UNHURRIED, "checkpoint_every": 3}
     run = gq.launch("sbm:60,3,4", out=bench.root / "runs", on=Slurm(nodes=2), **endless)
     wait_until(lambda: run.epoch >= 4, what="the fifth epoch")
     return run

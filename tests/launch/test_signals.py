@@ -23,9 +23,10 @@ from gnnqlab.run.waiting import WaitingSignals
 from gnnqlab.train.heartbeat import Pulse
 from gnnqlab.train.stop_request import STOP, request_stop, requested_by
 from tests.launch.conftest import config
+from tests.launch.fakes import UNHURRIED
 from tests.slow_down import HANG_S, wait_until
 
-SETTINGS = {"layers": 2, "hidden": 8, "workers": 2, "epochs": 100_000}
+SETTINGS = {"layers": 2, "hidden": 8, "workers": 2, "epochs": 100_000, "observers": UNHURRIED}
 
 
 def launched(root: Path, **settings: object) -> gq.Run:

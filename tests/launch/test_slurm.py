@@ -13,6 +13,7 @@ from gnnqlab.launch.slurm import JobTask, Slurm, lost_ranks, slurm_place
 from gnnqlab.run import folder as files
 from gnnqlab.run.job import Job, mark_queued, write_job
 from tests.launch.conftest import Bench
+from tests.launch.fakes import UNHURRIED
 from tests.launch.test_existing_rank import SETTINGS, losses, prepared
 from tests.slow_down import HANG_S, wait_until
 
@@ -198,7 +199,7 @@ def test_local_queue_trains_stops_and_requeues(bench: Bench) -> None:
     with pytest.warns(UserWarning, match="was started by a queue and resumes on this machine only, with all its 2"):
         gq.resume(run, epochs=8, wait=True)
 
-    endless = {**TRAINING, "epochs": 1_000_000, "checkpoint_every": 1000}
+    endless = {**TRAINING, "epochs": 1_000_000, "observers": UNHURRIED, "checkpoint_every": 1000}
     # The signal comes 15 s after the start of each attempt.
     place = Slurm(workers_per_node=2, local=True, time=1, signal_delay_s=30)
     long = gq.launch("sbm:60,3,4", out=root, on=place, **endless)

@@ -20,6 +20,7 @@ from gnnqlab.train.checkpoints.tensor_file import read_tensors, write_tensors
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
 from tests.graphs import random_graph
+from tests.launch.fakes import UNHURRIED
 from tests.ranks import run_ranks
 from tests.run.folders import run_folder, wait_for
 from tests.slow_down import HANG_S
@@ -212,7 +213,7 @@ def test_run_without_a_model_raises_runtime_error_with_the_reason(
 
 def test_a_run_that_is_stopped_has_a_model(tmp_path: Path) -> None:
     graph = random_graph(seed=10)
-    run = gq.launch(graph, **{**SHAPE, "epochs": 1_000_000}, workers=2, out=tmp_path)
+    run = gq.launch(graph, **{**SHAPE, "epochs": 1_000_000}, workers=2, out=tmp_path, observers=UNHURRIED)
     wait_for(run, lambda: run.status == "running" and run.epoch >= 3, what="the third epoch")
     with pytest.raises(RuntimeError, match="must have ended to have a model, got status running"):
         run.model()

@@ -20,6 +20,7 @@ from gnnqlab.run.disk_usage import disk_bytes
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.disk_space import min_disk, require_disk
 from gnnqlab.train.writable import free_space_note, write_failure
+from tests.launch.fakes import UNHURRIED
 from tests.slow_down import HANG_S, wait_until
 
 SETTINGS = {"workers": 2, "layers": 3, "hidden": 64, "epochs": 6, "checkpoint_every": 1}
@@ -84,7 +85,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_checkpoint_that_cannot_be_written_is_a_warning_until_the_next_one(small_disk: Path) -> None:
-    settings = {**SETTINGS, "epochs": 10_000, "checkpoint_every": 20}
+    settings = {**SETTINGS, "epochs": 10_000, "checkpoint_every": 4, "observers": UNHURRIED}
     with gq.launch("sbm:60,3,6", out=small_disk, **settings) as run:
         wait_until(lambda: list(run.folder.glob("checkpoints/*.safetensors")), what="a checkpoint")
         assert run.warning == ""
