@@ -16,7 +16,7 @@ UNHURRIED = ["tests.launch.fakes:Unhurried"]
 
 class Unhurried(gq.Observer):
     def on_epoch_ended(self, epoch: object) -> None:
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def fit(config: Any, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
