@@ -3,8 +3,8 @@
 ``python tests/warm.py serve ADDRESS`` imports once what guard, agent, workers and kernels need and waits on a socket.
 With ``GNNQLAB_STARTER="python -I -S tests/warm.py start ADDRESS"`` the package has each guard started there, by a fork;
 so is the agent below the guard. A kernel specification of Jupyter with the same command in front has each notebook's
-kernel forked. `run_all.py` sets both for all tests; those of `tests/launch` and planted faults, which are about the
-start itself, unset the first. Only the standard library at the top: the client of a start is to be quick.
+kernel forked. `run_all.py` sets both for all tests; planted faults and the tests of the start itself, with the fixture
+`cold`, unset the first. Only the standard library at the top: the client of a start is to be quick.
 """
 
 import gc

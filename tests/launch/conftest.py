@@ -102,9 +102,9 @@ def _shared_memory(pid: int) -> set[Path]:
     return {Path(name) for name in names if not name.endswith(" (deleted)")}
 
 
-@pytest.fixture(autouse=True)
-def _cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start each run as a user's run starts, from nothing: see `tests/warm.py`."""
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start each run as a user's run starts, from nothing: for tests of the start itself, see `tests/warm.py`."""
     monkeypatch.delenv(STARTER, raising=False)
 
 

@@ -23,6 +23,8 @@ from tests.cases import each
 from tests.launch.conftest import FAKE, REPOSITORY, Bench, config, wait_until
 from tests.slow_down import HANG_S, in_time
 
+pytestmark = pytest.mark.usefixtures("cold")
+
 
 def test_a_run_from_launch_to_its_end(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.set(FAKE_UNTIL="running")  # otherwise the guard's first check may come after all epochs

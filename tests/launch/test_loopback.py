@@ -11,6 +11,7 @@ from tests.cases import each
 from tests.launch.conftest import Bench
 
 pytest.importorskip("torch.distributed.elastic")
+pytestmark = pytest.mark.usefixtures("cold")
 
 _LISTENS = "0A"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.errors import WorkerFailed
-from gnnqlab.launch.guarded import STARTER
 from gnnqlab.launch.retries import Retries, clear_attempt
 from gnnqlab.run import folder as files
 from gnnqlab.train.records.history import trim_records
@@ -58,10 +56,6 @@ def test_reports_of_an_attempt_are_kept_under_other_names(tmp_path: Path) -> Non
     assert left == ["errors/attempt1-rank0.json", f"tmp/{files.RESERVE}"]
 
 
-_WARM = os.environ.get(STARTER)
-"""Command of a warm start, which `_cold` removes."""
-
-
 def launched(root: Path, monkeypatch: pytest.MonkeyPatch, fault: dict[str, object] | None, retries: int = 3) -> gq.Run:
     if fault is None:
         monkeypatch.delenv("GNNQLAB_FAULT", raising=False)
@@ -90,8 +84,6 @@ def test_second_failure_at_the_same_epoch_ends_the_run(tmp_path: Path, monkeypat
 
 @pytest.mark.slow
 def test_random_deaths_leave_the_losses_identical(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if _WARM is not None:  # eleven runs, whose start is not what this is about
-        monkeypatch.setenv(STARTER, _WARM)
     draw = random.Random(7)
     straight_losses = losses(launched(tmp_path, monkeypatch, None).wait())
     for _ in range(10):

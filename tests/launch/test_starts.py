@@ -18,7 +18,7 @@ from tests.slow_down import HANG_S, wait_until
 
 STARTS = int(os.environ.get("GNNQLAB_STARTS", "2"))
 GRAPH, LIMIT_S = "sbm:4000,4,8", HANG_S
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(LIMIT_S * (1 + STARTS))]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cold"), pytest.mark.timeout(LIMIT_S * (1 + STARTS))]
 
 
 def short() -> RunConfig:
