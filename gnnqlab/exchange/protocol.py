@@ -81,10 +81,10 @@ class ExchangePart(AxisPart, ABC):
         """Return the exchange whose messages and times are measured for forecasts of this one; by default itself."""
         return self
 
-    def hops(
+    def relayed_rows(
         self, ids: Mapping[tuple[int, int], Tensor], workers: int, hosts: int
     ) -> dict[tuple[int, int], dict[tuple[int, int], int]]:
-        """Return the hops of forward messages whose rows are relayed; empty if none is. Forecasts call it.
+        """Return the rows of forward messages by pair of workers, if some are relayed, else nothing; forecasts call it.
 
         Args:
             ids: (sender, receiver) -> global node ids of a message.

@@ -17,11 +17,11 @@ from torch import Tensor
 from gnnqlab.partition.host_aggregation import representatives
 from gnnqlab.partition.plan import HostCopies, Plan
 
-__all__ = ["hops_of_rows", "plan_host_copies", "receivers_on_host"]
+__all__ = ["relayed_rows", "with_relays", "receivers_on_host"]
 
 
 def receivers_on_host(ids: Mapping[int, Tensor], sender: int, per_host: int) -> dict[int, Tensor]:
-    """Return which workers of a receiver's host get each row, for each receiver on another host.
+    """Return a mask of the workers that get each row, for each receiver on another host.
 
     Args:
         ids: receiver -> global node ids of the rows that it gets, int64 ``(n,)``.
@@ -48,7 +48,7 @@ def receivers_on_host(ids: Mapping[int, Tensor], sender: int, per_host: int) -> 
     return found
 
 
-def plan_host_copies(plan: Plan, sent: Mapping[int, Tensor], received: Mapping[int, Tensor], per_host: int) -> Plan:
+def with_relays(plan: Plan, sent: Mapping[int, Tensor], received: Mapping[int, Tensor], per_host: int) -> Plan:
     """Return a plan whose rows are sent once to each other host.
 
     Args:
@@ -82,10 +82,10 @@ def plan_host_copies(plan: Plan, sent: Mapping[int, Tensor], received: Mapping[i
     return plan.with_host_copies(HostCopies(to_relay, from_owner, passed_on, passed_here, added_rows=passed - saved))
 
 
-def hops_of_rows(
+def relayed_rows(
     ids: Mapping[tuple[int, int], Tensor], workers: int, hosts: int
 ) -> dict[tuple[int, int], dict[tuple[int, int], int]]:
-    """Count the rows on each hop of messages whose rows are sent once to each other host; for forecasts.
+    """Count the rows between each pair of workers if a row is sent once to each other host; for forecasts.
 
     Args:
         ids: (sender, receiver) -> global node ids of a message, int64 ``(n,)``.
@@ -93,26 +93,26 @@ def hops_of_rows(
         hosts: G.
 
     Returns:
-        (sender, receiver) -> ``{(from, to): rows}``: the rows of this message that are sent directly, and those that
-        each relay passes on.
+        (sender, receiver) -> ``{(from, to): rows}``: the rows of this message that the sender sends to the receiver,
+        and those that each relay passes on.
 
     Example:
-        >>> hops_of_rows({(0, 2): torch.tensor([4, 6]), (0, 3): torch.tensor([4])}, workers=4, hosts=2)
+        >>> relayed_rows({(0, 2): torch.tensor([4, 6]), (0, 3): torch.tensor([4])}, workers=4, hosts=2)
         {(0, 2): {(0, 2): 2}, (0, 3): {(2, 3): 1}}
     """
     per_host = workers // hosts
-    hops: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
+    counts: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
     for sender in sorted({ends[0] for ends in ids}):
         by_receiver = {ends[1]: rows for ends, rows in ids.items() if ends[0] == sender}
         needs = receivers_on_host(by_receiver, sender, per_host)
         for peer, rows in by_receiver.items():
             if peer not in needs:  # a worker of the sender's host
-                hops[sender, peer] = {(sender, peer): rows.numel()}
+                counts[sender, peer] = {(sender, peer): rows.numel()}
                 continue
-            relays, counts = _relay(rows, needs[peer], sender, peer, per_host).unique(return_counts=True)
-            pairs = zip(relays.tolist(), counts.tolist(), strict=True)
-            hops[sender, peer] = {(sender if relay == peer else relay, peer): count for relay, count in pairs}
-    return hops
+            relays, numbers = _relay(rows, needs[peer], sender, peer, per_host).unique(return_counts=True)
+            pairs = zip(relays.tolist(), numbers.tolist(), strict=True)
+            counts[sender, peer] = {(sender if relay == peer else relay, peer): count for relay, count in pairs}
+    return counts
 
 
 def _relay(ids: Tensor, needs: Tensor, sender: int, receiver: int, per_host: int) -> Tensor:

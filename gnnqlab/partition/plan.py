@@ -32,7 +32,7 @@ class Route:
 
 @dataclass(frozen=True, eq=False)
 class HostCopies:
-    """Rows of one worker's plan by their way, if a row is sent once to each other host that needs it.
+    """Relayed rows of one worker's plan: each is sent once to each other host that needs it.
 
     Positions count in a route of the plan, int64 ``(n,)``, ascending. Routes within a host are not listed. See
     :mod:`gnnqlab.partition.host_copies`.
@@ -49,8 +49,8 @@ class HostCopies:
     added_rows: int
     """Rows that this worker passes on, minus those of its own rows that others pass on."""
 
-    def arrivals(self, routes: tuple[Route, ...]) -> dict[int, int]:
-        """Return the number of rows that arrive from each worker: those of its own, and those that it passes on."""
+    def received_rows(self, routes: tuple[Route, ...]) -> dict[int, int]:
+        """Return the number of rows received from each worker: its own rows, and those that it passes on."""
         counts = {route.peer: self.received.get(route.peer, route.rows).numel() for route in routes}
         for relay, by_owner in self.passed_here.items():
             counts[relay] = counts.get(relay, 0) + sum(rows.numel() for rows in by_owner.values())
@@ -76,7 +76,7 @@ class Plan:
     exact: bool = False
     """True if all rows are sent as float32, regardless of the system's codec, bit-widths and cache."""
     host_copies: HostCopies | None = None
-    """Ways of the rows if each is sent once to each other host; ``None``: each is sent to all of its receivers."""
+    """Relays of rows that are sent once to each other host; ``None``: each row is sent to all of its receivers."""
 
     def with_host_copies(self, host_copies: HostCopies) -> Plan:
         """Return the plan with rows that are sent once to each other host."""

@@ -82,7 +82,7 @@ def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int
     for place, parts in widths.items():
         messages = assigner.messages(place)
         ids = {(message.sender, message.receiver): message.ids for message in messages}
-        hops = system.exchange.hops(ids, workers, hosts) if place[1] == "forward" else {}
+        relayed = system.exchange.relayed_rows(ids, workers, hosts) if place[1] == "forward" else {}
         for message, bits in zip(messages, parts, strict=True):
             sample, share = _sample(system.sampler, message, bits, assigner.trace.seed, epoch)
             share *= 1.0 if message.exact else sent_shares[message.direction]  # exact rows are never cached
@@ -92,12 +92,12 @@ def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int
             ends = message.sender, message.receiver
             # Sequential attention sends the same rows more than once: that adds bytes, but no further rows.
             row_share, share = share, share * _fetches(system, message, assigner.trace.attention_layers)
-            for hop, hop_rows in hops.get(ends, {ends: message.num_rows}).items():
-                part = hop_rows / message.num_rows if message.num_rows else 0.0
-                payload[place][hop] += share * layout.payload_bytes * part
-                params[place][hop] += share * layout.param_bytes * part
-                round_ = message.round + (hop != ends)  # rows are passed on after the first transfer
-                rounds[place].setdefault(round_, np.zeros((workers, workers)))[hop] += share * layout.num_bytes * part
+            for pair, pair_rows in relayed.get(ends, {ends: message.num_rows}).items():
+                part = pair_rows / message.num_rows if message.num_rows else 0.0
+                payload[place][pair] += share * layout.payload_bytes * part
+                params[place][pair] += share * layout.param_bytes * part
+                round_ = message.round + (pair != ends)  # rows are passed on after the first transfer
+                rounds[place].setdefault(round_, np.zeros((workers, workers)))[pair] += share * layout.num_bytes * part
             for width_share in layout.shares:
                 rows[width_share.bits] = rows.get(width_share.bits, 0.0) + share * width_share.rows
             sent_rows, num_rows = sent_rows + row_share * sample.numel(), num_rows + message.num_rows

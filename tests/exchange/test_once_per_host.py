@@ -20,7 +20,7 @@ from gnnqlab.message.transport.once_per_host import _by_row
 from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.partition.host_copies import hops_of_rows
+from gnnqlab.partition.host_copies import relayed_rows
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems import vanilla
 from gnnqlab.systems.parts import PARTS
@@ -44,22 +44,22 @@ def once(hosts: int, **axes):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("workers", "hosts"), [(4, 2), (6, 2), (6, 3), (8, 2)])
-def test_each_host_gets_a_row_once_and_each_receiver_all_of_its_rows(seed, workers, hosts):
+def test_relays_send_a_row_once_to_each_host(seed, workers, hosts):
     graph, per_host = random_graph(directed=bool(seed % 2), seed=seed), workers // hosts
     parts = gq.partition(graph, Random(seed=seed), hosts=hosts, per_host=per_host)
     ids = {(s.rank, route.peer): route.ids for s in parts.shards for route in s.plan("forward").send}
-    hops = hops_of_rows(ids, workers, hosts)
+    counts = relayed_rows(ids, workers, hosts)
     outer = 0
     for ends, nodes in ids.items():
-        assert sum(hops[ends].values()) == nodes.numel()
-        for (start, end), rows in hops[ends].items():
+        assert sum(counts[ends].values()) == nodes.numel()
+        for (start, end), rows in counts[ends].items():
             assert end == ends[1] and (start == ends[0] or start // per_host == end // per_host != ends[0] // per_host)
             outer += rows * (start // per_host != end // per_host)
     assert outer == parts.quality.outer - parts.quality.repeated_outer
 
 
 @pytest.mark.parametrize("name", sorted({*PARTS["codec"]} - {"spikes"}))
-def test_the_bytes_of_a_row_depend_on_no_other_row(name):
+def test_codec_encodes_a_row_alone(name):
     kind = PARTS["codec"][name]
     codec = kind(noise="node") if "noise" in getattr(kind, "__dataclass_fields__", {}) else kind()
     assert codec.same_at_receivers
@@ -114,7 +114,7 @@ def both_ways(rank, workers, graph, owner, names):
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4])
-def test_training_is_the_same_bit_for_bit(workers):
+def test_relays_change_no_bit_of_a_training(workers):
     graph = random_graph(directed=True, features=12, seed=5)
     names = ("gcn", "gat") if workers == 4 else ("gcn",)
     results = run_ranks(both_ways, workers, graph, Random(seed=2).assign(graph, workers), names)
@@ -138,7 +138,7 @@ def test_training_is_the_same_bit_for_bit(workers):
         assert (far["once"] < far["apart"]) == (workers == 4)
 
 
-def test_bytes_between_hosts_are_those_that_the_partition_predicts():
+def test_bytes_between_hosts_equal_the_quality_of_the_cut():
     for seed, (workers, hosts) in product(range(3), [(4, 2), (6, 3), (6, 2)]):
         graph, per_host = random_graph(directed=True, features=12, seed=seed), workers // hosts
         parts = gq.partition(graph, Random(seed=seed), hosts=hosts, per_host=per_host)
@@ -159,7 +159,7 @@ def test_bytes_between_hosts_are_those_that_the_partition_predicts():
             assert outer["backward"] == quality.outer * sum(map(row, columns["backward"].values()))
 
 
-def test_launched_run_has_the_traffic_of_its_forecast(tmp_path):
+def test_traffic_of_a_launched_run_equals_its_forecast(tmp_path):
     graph = "sbm:300,3,8"
     setup = {"layers": 2, "hidden": 8, "workers": 4, "hosts": 2, "wire": "paced"}
     system = replace(vanilla(), exchange=Halo(hierarchical=True), partition=Random())
@@ -187,7 +187,7 @@ def relays_of_machines(rank, workers, graph, owner):
     return copies is not None and len(copies.passed_on)
 
 
-def test_machines_of_torchrun_are_hosts():
+def test_relays_use_the_machines_of_torchrun():
     graph = random_graph(seed=5)
     assert run_ranks(relays_of_machines, 4, graph, Random(seed=2).assign(graph, 4)) == [1, 1, 1, 1]
 
@@ -229,7 +229,7 @@ def damaged(rank, workers, graph, owner):
     return True
 
 
-def test_a_changed_relayed_row_is_noticed():
+def test_relays_detect_a_changed_row():
     graph = random_graph(seed=5)
     assert all(run_ranks(damaged, 4, graph, Random(seed=2).assign(graph, 4)))
 
@@ -242,12 +242,12 @@ def test_a_changed_relayed_row_is_noticed():
     ({"cache": gq.caches.Unchanged()}, "got cache Unchanged; choose cache NoCache"),
     ({"schedule": Sequential()}, "got schedule Sequential, which receives them in turn"),
 ])  # fmt: skip
-def test_other_parts_are_refused_by_name(axes, rule):
+def test_halo_refuses_parts_without_equal_messages(axes, rule):
     with pytest.raises(ValueError, match=rule):
         once(2, **axes)
 
 
-def test_invalid_hosts_raise_value_error():
+def test_halo_refuses_invalid_hosts():
     with pytest.raises(ValueError, match="Halo hosts must be at least 1, got 0"):
         Halo(hierarchical=True, hosts=0)
     with pytest.raises(ValueError, match="with hierarchical=False; choose hierarchical=True"):
@@ -258,7 +258,7 @@ def test_invalid_hosts_raise_value_error():
         ThreadedWorkers(graph, cut, once(2), SHAPE, TrainSettings())
 
 
-def test_one_worker_on_each_host_needs_no_relays():
+def test_halo_has_no_relays_with_one_worker_per_host():
     graph = random_graph(seed=5)
     cut = gq.partition(graph, Random(seed=2), workers=2).cut
     threads = ThreadedWorkers(graph, cut, once(2), SHAPE, TrainSettings())

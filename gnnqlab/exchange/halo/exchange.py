@@ -33,7 +33,7 @@ from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.exchange_key import Phases, no_phases
 from gnnqlab.partition.cut import check_host_count
-from gnnqlab.partition.host_copies import hops_of_rows
+from gnnqlab.partition.host_copies import relayed_rows
 from gnnqlab.partition.shard import Shard
 
 __all__ = ["Halo", "HaloExchange"]
@@ -113,15 +113,15 @@ class Halo(ExchangePart):
         return [("forward", sizes.copies, call.columns), *backward_volumes]
 
     def probed(self) -> Halo:
-        """Return the exchange without relays: its messages have all rows, from which :meth:`hops` follow."""
+        """Return the exchange without relays: its messages have all rows, from which :meth:`relayed_rows` follow."""
         return replace(self, hierarchical=False, hosts=None) if self.hierarchical else self
 
-    def hops(
+    def relayed_rows(
         self, ids: Mapping[tuple[int, int], Tensor], workers: int, hosts: int
     ) -> dict[tuple[int, int], dict[tuple[int, int], int]]:
-        """Return the hops of forward messages; empty if rows are sent to all receivers."""
+        """Return the rows of forward messages by pair of workers; empty if rows are sent to all receivers."""
         hosts = self.hosts or hosts
-        return hops_of_rows(ids, workers, hosts) if self.hierarchical and 1 < hosts < workers else {}
+        return relayed_rows(ids, workers, hosts) if self.hierarchical and 1 < hosts < workers else {}
 
     def join(
         self,

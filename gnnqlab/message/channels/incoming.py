@@ -123,17 +123,17 @@ class PendingReceive:
             of_peer[route.peer] = self._read(route)
         layouts = {peer: contents.layout for peer, contents in of_peer.items()}
         if plan.host_copies is not None:
-            layouts = self._layouts_by_hop(plan, layouts)
+            layouts = self._layouts_by_sender(plan, layouts)
         for peer, layout in layouts.items():
             seconds = transfer.seconds.get(peer, 0.0)
             entropies = code_entropies(of_peer[peer].layout, of_peer[peer].encoded) if counts else {}
             fields = (layer, direction, peer, plan.rank, layout, seconds, transfer.started, round_, entropies)
             receive_log.arrivals.append(MessageRecord(*fields))
 
-    def _layouts_by_hop(self, plan: Plan, layouts: dict[int, Layout]) -> dict[int, Layout]:
-        """Return the layouts of the rows that arrived from each worker, some of them passed on for their owner."""
+    def _layouts_by_sender(self, plan: Plan, layouts: dict[int, Layout]) -> dict[int, Layout]:
+        """Return the layouts of the rows received from each worker, some of which it passed on for their owner."""
         assert plan.host_copies is not None
-        rows = plan.host_copies.arrivals(plan.receive)
+        rows = plan.host_copies.received_rows(plan.receive)
         width = next((share.bits for layout in layouts.values() for share in layout.shares), EXACT)
         return {peer: self._codec.layout(width, rows[peer], layout.columns) for peer, layout in layouts.items()}
 
@@ -233,7 +233,7 @@ class PendingReceive:
         return out
 
     def _verify(self, route: Route) -> None:
-        """Compare the bytes of a peer with their checksum; those of relayed rows were verified on their way."""
+        """Compare the bytes of a peer with their checksum; those of relayed rows were verified in the transfer."""
         headers, body = self._posted.headers, self._contents[route.peer].body
         is_relayed = self._posted.message_layouts.plan.host_copies is not None
         if headers is not None and body.numel() and not is_relayed:

@@ -1,7 +1,7 @@
 """Transport of rows that are sent once to each other host: to their relay there, which passes their bytes on.
 
-A row's parameters and payload are moved as they were encoded, so no row is decoded or rounded again. Each hop has
-headers of its own. The receive buffers get the same bytes as without relays.
+A row's parameters and payload are moved as they were encoded, so no row is decoded or rounded again. Both transfers
+have headers of their own. The receive buffers get the same bytes as without relays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gnnqlab.message.layout import Layout
 from gnnqlab.message.transport.header import Header, Headers
 from gnnqlab.message.transport.staging import Buffers
 from gnnqlab.message.transport.transport import Transfer, Transport
-from gnnqlab.partition.host_copies import plan_host_copies, receivers_on_host
+from gnnqlab.partition.host_copies import receivers_on_host, with_relays
 from gnnqlab.partition.plan import HostCopies, Plan
 
 __all__ = ["OncePerHost", "agree_on_relays"]
@@ -26,8 +26,8 @@ __all__ = ["OncePerHost", "agree_on_relays"]
 def agree_on_relays(plan: Plan, hosts: int, transport: Transport) -> Plan:
     """Return a plan whose rows are sent once to each other host; collective over all workers.
 
-    The sender of a row tells each receiver on another host which workers of that host get the row: once, in one byte
-    per row and worker of a host.
+    Each sender sends a mask of the workers of a host that get its rows to each receiver there: once, with one byte per
+    row and worker.
 
     Args:
         plan: rows of one worker, which do not depend on the receiver.
@@ -43,7 +43,7 @@ def agree_on_relays(plan: Plan, hosts: int, transport: Transport) -> Plan:
     }
     flat = {peer: needs.flatten() for peer, needs in sent.items()}
     transport.post(flat, {peer: needs.view(-1) for peer, needs in received.items()}).wait()
-    return plan_host_copies(plan, sent, received, per_host)
+    return with_relays(plan, sent, received, per_host)
 
 
 class SendingChannel(Protocol):
@@ -62,8 +62,8 @@ class OncePerHost:
     """Transport of one exchange whose plan has :class:`~gnnqlab.partition.plan.HostCopies`.
 
     Args:
-        transport: moves the bytes of both hops.
-        plan: the rows, with their ways.
+        transport: transport of both transfers.
+        plan: the rows, with their relays.
         channel: its totals of sent bytes are corrected: for rows that others pass on, and rows passed on for others.
     """
 
@@ -86,7 +86,7 @@ class OncePerHost:
 
 
 class _RelayedTransfer(Transfer):
-    """Transfer in two hops: rows to other hosts, and within hosts; then rows that are passed on within hosts."""
+    """Transfer in two steps: rows to other hosts, and within hosts; then rows that are passed on within hosts."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _RelayedTransfer(Transfer):
         self._relayed = None if headers is None else _relay_headers(headers, self._passing, self._passed)
         counts = [0 if each is None else each.num_bytes for each in (self._own, self._relayed, headers)]
         self.added_header_bytes = counts[0] + counts[1] - counts[2]
-        """Bytes of the headers of both hops, minus those of the whole messages."""
+        """Bytes of the headers of both steps, minus those of the whole messages."""
         self._first = transport.post(sent, self._arriving, self._own)
         self.started = self._first.started
 
