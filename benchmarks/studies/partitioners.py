@@ -4,7 +4,9 @@ KaMinPar (Gottesbüren et al., ESA 2021) and Mt-KaHyPar (Gottesbüren et al., 20
 Mt-KaHyPar minimises cut edges in one row, and in another the rows sent, as partition ``mt-kahypar`` does. All have
 METIS's limit of imbalance, and one thread. "METIS, quick" is the cut of estimates.
 
-Every cut is made in a new process, so that its peak memory is its own.
+Every cut is made in a new process, so that its peak memory is its own. For four and more workers, half of them on each
+of two hosts, an epoch of GCN with METIS's cut is trained with rows that are sent once to each other host, and without:
+the bytes between hosts are counted from the messages of all workers, and compared with the rows of the cut.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ IMBALANCE = 0.03
 """Largest part over the mean, less 1, as in METIS."""
 METIS_CUT = "METIS, cut"
 """Rival in every row: the partitioner of most systems."""
+ONCE = "METIS, rows; once to each host"
+APART = "METIS, rows; to each worker"
+"""Rival of `ONCE`: the same cut, and a copy of a row for each of its receivers."""
 
 
 def _metis(graph: Graph, workers: int, objective: str) -> Any:
@@ -137,8 +142,61 @@ def partitioners(*, graph: str | None = None, workers: Sequence[int] = WORKERS) 
                     ratio = rival / value if value else None
                     place = f"{name}, {count} workers"
                     rows.append(row(place, metric, value, unit, METIS_CUT, rival, ratio, contestant=contestant))
+            if count >= 4 and count % 2 == 0:
+                rows += relay_rows(name, source, count)
             print(f"bench partitioners: {name}, {count} workers done", flush=True)
     return rows
+
+
+def relay_rows(name: str, source: str, workers: int) -> list[dict[str, Any]]:
+    """Count the bytes of one epoch between two hosts, with rows that are sent once to each host and without.
+
+    Args:
+        name: name of the graph in the rows.
+        source: name or path of the graph.
+        workers: P, even.
+
+    Returns:
+        Bytes forward, in both directions, and rows of the cut that are saved in each exchange forward.
+
+    Example:
+        >>> once = relay_rows("small", "sbm:60,3,6", 4)
+        >>> [(one["metric"], one["value"] < one["rival_value"]) for one in once]
+        [('bytes between hosts, forward', True), ('bytes between hosts', True), ('rows between hosts', True)]
+    """
+    from dataclasses import replace
+
+    from gnnqlab.exchange.halo.exchange import Halo
+    from gnnqlab.graph.sources import load
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.partition.parts import partition
+    from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+    from gnnqlab.systems import vanilla
+    from gnnqlab.train.config.run_config import TrainSettings
+
+    graph, per_host = load(source), workers // 2
+    parts = partition(graph, hosts=2, per_host=per_host)
+    sent_bytes: dict[str, dict[str, int]] = {}
+    for contestant, exchange in ((ONCE, Halo(hierarchical=True, hosts=2)), (APART, Halo())):
+        system = replace(vanilla(), exchange=exchange)
+        threads = ThreadedWorkers(graph, parts.cut, system, ModelSettings(layers=3, hidden=64), TrainSettings())
+        threads.step(0)
+        counts = dict.fromkeys(("forward", "backward"), 0)
+        for message in (each for one in threads.trainers for each in one.take_arrivals()):
+            is_outer = message.sender // per_host != message.receiver // per_host
+            counts[message.direction] += is_outer * message.layout.num_bytes
+        sent_bytes[contestant] = counts
+    (once, apart), quality = sent_bytes.values(), parts.quality
+    figures = {
+        "bytes between hosts, forward": (once["forward"], apart["forward"], "B"),
+        "bytes between hosts": (sum(once.values()), sum(apart.values()), "B"),
+        "rows between hosts": (quality.outer - quality.repeated_outer, quality.outer, ""),
+    }
+    place = f"{name}, {workers} workers on 2 hosts"
+    return [
+        row(place, metric, value, unit, APART, rival, rival / value if value else None, contestant=ONCE)
+        for metric, (value, rival, unit) in figures.items()
+    ]
 
 
 def _in_new_process(name: str, source: str, workers: int) -> dict[str, tuple[float, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -75,6 +76,24 @@ class ExchangePart(AxisPart, ABC):
     def volumes(self, call: AggregationCall, sizes: PartitionSizes) -> MessageVolumes:
         """Return the message volume of one aggregation; formulas of an epoch's bytes call it."""
         raise not_predicted("exchange", self, "volumes")
+
+    def probed(self) -> ExchangePart:
+        """Return the exchange whose messages and times are measured for forecasts of this one; by default itself."""
+        return self
+
+    def relayed_rows(
+        self, ids: Mapping[tuple[int, int], Tensor], workers: int, hosts: int
+    ) -> dict[tuple[int, int], dict[tuple[int, int], int]]:
+        """Return the rows of forward messages by pair of workers, if some are relayed, else nothing; forecasts call it.
+
+        Args:
+            ids: (sender, receiver) -> global node ids of a message.
+            workers, hosts: of the run.
+
+        Returns:
+            (sender, receiver) -> ``{(from, to): rows}``.
+        """
+        return {}
 
     def refuses_attention(self, system: Any) -> str:
         """Return the reason why a system cannot train attention, or an empty string; ``RunConfig`` calls it."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-__all__ = ["Plan", "Route"]
+__all__ = ["HostCopies", "Plan", "Route"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,33 @@ class Route:
 
 
 @dataclass(frozen=True, eq=False)
+class HostCopies:
+    """Relayed rows of one worker's plan: each is sent once to each other host that needs it.
+
+    Positions count in a route of the plan, int64 ``(n,)``, ascending. Routes within a host are not listed. See
+    :mod:`gnnqlab.partition.host_copies`.
+    """
+
+    sent: Mapping[int, Tensor]
+    """Receiver on another host -> positions of the rows that this worker sends to it."""
+    received: Mapping[int, Tensor]
+    """Owner on another host -> positions of the rows that this worker receives from it."""
+    passed_on: Mapping[int, Mapping[int, Tensor]]
+    """Other worker of this host -> owner -> positions of the received rows that this worker passes on to it."""
+    passed_here: Mapping[int, Mapping[int, Tensor]]
+    """Other worker of this host -> owner -> positions of the rows that it passes on to this worker."""
+    added_rows: int
+    """Rows that this worker passes on, minus those of its own rows that others pass on."""
+
+    def received_rows(self, routes: tuple[Route, ...]) -> dict[int, int]:
+        """Return the number of rows received from each worker: its own rows, and those that it passes on."""
+        counts = {route.peer: self.received.get(route.peer, route.rows).numel() for route in routes}
+        for relay, by_owner in self.passed_here.items():
+            counts[relay] = counts.get(relay, 0) + sum(rows.numel() for rows in by_owner.values())
+        return counts
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
     """One direction of an exchange."""
 
@@ -47,6 +75,12 @@ class Plan:
     """True if backward, too, each row has one sender, and other columns for each receiver with errors of their own."""
     exact: bool = False
     """True if all rows are sent as float32, regardless of the system's codec, bit-widths and cache."""
+    host_copies: HostCopies | None = None
+    """Relays of rows that are sent once to each other host; ``None``: each row is sent to all of its receivers."""
+
+    def with_host_copies(self, host_copies: HostCopies) -> Plan:
+        """Return the plan with rows that are sent once to each other host."""
+        return replace(self, host_copies=host_copies)
 
     @property
     def sent_rows(self) -> Tensor:

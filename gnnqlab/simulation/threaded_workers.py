@@ -1,9 +1,8 @@
 """All workers of a system as threads of this process, for measurements of their internal tensors.
 
 The shards, exchanges, channels and codecs are those of launched workers; only the bytes pass through queues instead of
-sockets. Threads instead of processes, because a measurement needs the rows and gradients of *every* worker after each
-pass, hundreds of times, also in a notebook cell: nothing has to be started, pickled or imported in another process.
-A pass takes longer than in launched workers.
+sockets. Threads instead of processes, because a measurement needs the rows and gradients of *every* worker, hundreds of
+times, also in a notebook cell. A pass takes longer than in launched workers.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ class FrozenBits(BitPolicy):
     epoch: int = 0
     """Epoch whose bit-widths are used."""
     only: Collection[tuple[str, int]] | None = None
-    """``(direction, layer)`` of the messages to quantize, all others are sent in 32 bits; by default all messages."""
+    """``(direction, layer)`` of the messages to quantize, others have 32 bits; by default all messages."""
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -158,6 +157,8 @@ class AllowFloat32(Codec):
     """Wrapper of a codec that also supports messages with 32 bits in all rows."""
 
     codec: Codec
+
+    same_at_receivers = property(lambda self: self.codec.same_at_receivers)
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -111,7 +111,7 @@ class Prediction:
 
     @cached_property
     def volume(self) -> Volume:
-        return volume(self.assigner, self.system, self.predicted_widths.widths, self.epoch)
+        return volume(self.assigner, self.system, self.predicted_widths.widths, self.epoch, hosts=self.wire.hosts)
 
     def with_link(self, timing: Timing, wire: Wire) -> Prediction:
         """Return the prediction over another link, with the same bit-widths and messages.

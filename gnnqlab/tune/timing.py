@@ -202,8 +202,12 @@ def with_probed_parts(system: System, probe_system: System) -> System:
 
 
 def probed_parts(system: System) -> dict[str, Any]:
-    """Return the parts of a system on the axes `PROBED`; of a partition that changes, the first."""
-    return {axis: getattr(system, axis) for axis in PROBED} | {"partition": system.partition.fixed()}
+    """Return the parts of a system on the axes `PROBED`; of a partition that changes, the first.
+
+    An exchange that relays rows is probed without relays, see `ExchangePart.probed`.
+    """
+    fixed = {"partition": system.partition.fixed(), "exchange": system.exchange.probed()}
+    return {axis: getattr(system, axis) for axis in PROBED} | fixed
 
 
 def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, quantile: float = 0.5) -> Timing:

@@ -59,7 +59,7 @@ class Volume:
         return float(sum(sent_bytes.sum() for sent_bytes in self.params.values()))
 
 
-def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int | None) -> Volume:
+def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int | None, *, hosts: int = 1) -> Volume:
     """Return the volume of all messages in one epoch.
 
     Args:
@@ -67,6 +67,7 @@ def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int
         system: its sampler chooses rows, its cache gives the expected share of changed rows, its codec their bytes.
         widths: bit-width of every row, sent or not.
         epoch: for the sample; ``None``: the expected share of the rows.
+        hosts: number of hosts, for an exchange that sends rows once to each other host.
 
     Raises:
         ValueError: if the cache has no expected share.
@@ -79,7 +80,10 @@ def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int
     rows: dict[int, float] = {}
     sent_rows = num_rows = elements = exact_elements = 0.0
     for place, parts in widths.items():
-        for message, bits in zip(assigner.messages(place), parts, strict=True):
+        messages = assigner.messages(place)
+        ids = {(message.sender, message.receiver): message.ids for message in messages}
+        relayed = system.exchange.relayed_rows(ids, workers, hosts) if place[1] == "forward" else {}
+        for message, bits in zip(messages, parts, strict=True):
             sample, share = _sample(system.sampler, message, bits, assigner.trace.seed, epoch)
             share *= 1.0 if message.exact else sent_shares[message.direction]  # exact rows are never cached
             # Bytes from the layout of the sampled rows, times the expected share that a cache sends.
@@ -88,10 +92,12 @@ def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int
             ends = message.sender, message.receiver
             # Sequential attention sends the same rows more than once: that adds bytes, but no further rows.
             row_share, share = share, share * _fetches(system, message, assigner.trace.attention_layers)
-            payload[place][ends] += share * layout.payload_bytes
-            params[place][ends] += share * layout.param_bytes
-            sent_bytes = rounds[place].setdefault(message.round, np.zeros((workers, workers)))
-            sent_bytes[ends] += share * layout.num_bytes
+            for pair, pair_rows in relayed.get(ends, {ends: message.num_rows}).items():
+                part = pair_rows / message.num_rows if message.num_rows else 0.0
+                payload[place][pair] += share * layout.payload_bytes * part
+                params[place][pair] += share * layout.param_bytes * part
+                round_ = message.round + (pair != ends)  # rows are passed on after the first transfer
+                rounds[place].setdefault(round_, np.zeros((workers, workers)))[pair] += share * layout.num_bytes * part
             for width_share in layout.shares:
                 rows[width_share.bits] = rows.get(width_share.bits, 0.0) + share * width_share.rows
             sent_rows, num_rows = sent_rows + row_share * sample.numel(), num_rows + message.num_rows

@@ -315,7 +315,7 @@ def test_your_own_system(read: Callable[[str], Read]) -> None:
 
 def test_several_machines(read: Callable[[str], Read], capsys: pytest.CaptureFixture[str]) -> None:
     page = read("cluster")
-    assert [run.config.launch.hosts for run in page.runs] == [2, 2] and page.names["parts"].workers == 4
+    assert [run.config.launch.hosts for run in page.runs] == [2, 2, 2] and page.names["parts"].workers == 4
     for line in blocks(HOW_TO / "cluster.md", language="bash"):
         program, *arguments = line.split()
         assert program == "gnnqlab" and main(arguments) in (0, None)

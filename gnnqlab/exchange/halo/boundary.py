@@ -20,6 +20,7 @@ from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import ByteBuffers, Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.message.transport.once_per_host import agree_on_relays
 from gnnqlab.message.transport.preposted_receives import PrepostedReceives
 from gnnqlab.observe import TensorAllocated
 from gnnqlab.partition.plan import Plan
@@ -42,6 +43,7 @@ class Boundary:
         in_turn: bool = False,
         timeline: Timeline,
         device: torch.device | str = "cpu",
+        hosts: int = 1,
     ) -> None:
         self.num_owned, self.num_central, self.num_halo = shard.num_owned, shard.num_central, shard.num_halo
         self.wires, self.timeline = wires, timeline
@@ -75,6 +77,8 @@ class Boundary:
         self._exact: dict[ExchangeKey, Channel] = {}
         self._once: list[Channel] = []
         self._static: dict[int, Tensor] = {}
+        # Relays of rows that are sent once to each other host are agreed on when the first row is sent.
+        self._relayed_hosts = hosts if 1 < hosts < shard.workers else None
         self._halos: dict[tuple[int, int, int], Tensor] = {}
 
     @property
@@ -102,8 +106,16 @@ class Boundary:
             channels[place] = self._open(place, training=context.training)
         return channels[place]
 
+    def _plan(self, direction: str) -> Plan:
+        """Return the plan of all rows of a direction; the first one forward is agreed on by all workers."""
+        if direction == "forward" and self._relayed_hosts is not None:
+            hosts, self._relayed_hosts = self._relayed_hosts, None
+            transport = self.wires.exact_transport or self.wires.transport
+            self._plans[direction] = agree_on_relays(self._plans[direction], hosts, transport)
+        return self._plans[direction]
+
     def _open(self, place: ExchangeKey, *, training: bool) -> Channel:
-        plan, stages = self._plans[place.direction], self.timeline.stages
+        plan, stages = self._plan(place.direction), self.timeline.stages
         options: dict[str, Any] = {"launch": stages.after_launch, "keeps_buffers": self.turns is None}
         if not training:
             return self.wires.exact_channel(place, plan, phases=self.timeline, buffers=self._bytes, **options)
@@ -159,7 +171,7 @@ class Boundary:
             halo = self.report_buffer(x.new_empty(self.num_halo, x.shape[1]))
             place = ExchangeKey(layer, "forward")
             phases = partial(self.timeline, place=place)
-            channel = self.wires.exact_channel(place, self._plans["forward"], phases=phases, keeps_buffers=False)
+            channel = self.wires.exact_channel(place, self._plan("forward"), phases=phases, keeps_buffers=False)
             self._once.append(channel)  # listed, so that its bytes are counted
             # Without overlap: this happens once in the run.
             channel.post(x, halo, epoch=epoch).decode()

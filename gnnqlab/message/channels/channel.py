@@ -26,6 +26,7 @@ from gnnqlab.message.codecs.codec import Codec, Noise
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.exchange_key import ExchangeKey, Phases, at_once, no_phases
 from gnnqlab.message.report import Sent, report_encoded
+from gnnqlab.message.transport.once_per_host import OncePerHost
 from gnnqlab.message.transport.preposted_receives import Expected, PrepostedReceives
 from gnnqlab.message.transport.transport import Transport
 from gnnqlab.observe import NO_OBSERVERS, Observers
@@ -209,7 +210,8 @@ class Channel:
             receive = dict(receives.receive)
         self.bytes_headers += 0 if headers is None else headers.num_bytes
         with self._phases("post"):
-            transfer = self._transport.post(send, receive, headers, **options)
+            transport = self._transport if plan.host_copies is None else OncePerHost(self._transport, plan, self)
+            transfer = transport.post(send, receive, headers, **options)
         self._launch(transfer.start)  # on a GPU the transfer starts after the next product was launched
         self._epoch, self._device = epoch, x.device
         read = None if self._ahead is None else partial(self._ahead.read, self, epoch)
@@ -241,7 +243,7 @@ class Channel:
         Messages that may be shorter than their buffer are not preposted.
         """
         prepost = getattr(self._transport, "prepost", None)
-        if prepost is None or self.selection.bounded:
+        if prepost is None or self.selection.bounded or self.plan.host_copies is not None:
             return _NOTHING
         receive, direct_peers = self._receive_buffers(message_layouts, out, device)
         return prepost(receive, message_layouts.headers(self.place, self._run, epoch)), direct_peers
@@ -289,9 +291,8 @@ class Channel:
         if view is not None:
             self.bytes_payload += view.numel()  # rows sent without a copy have no quantization parameters
             return Outgoing(x, route.rows, route.ids, None, view)
-        buffer = self._buffer(*key, message_layouts.lengths[key], x.device)
-        options: dict[str, Any] = {"epoch": epoch, "widths": message_layouts.widths[key], "codec": self._codec}
-        message = selection.outgoing(x, route, layout, buffer, **options)
+        buffer, widths = self._buffer(*key, message_layouts.lengths[key], x.device), message_layouts.widths[key]
+        message = selection.outgoing(x, route, layout, buffer, epoch=epoch, widths=widths, codec=self._codec)
         self._count(message, route)
         return message
 

@@ -9,6 +9,7 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
+from gnnqlab.bits.row import EXACT
 from gnnqlab.kernels.sparse.codec_sum import CodedRows, MessageCodes
 from gnnqlab.message.channels.layouts import MessageLayouts
 from gnnqlab.message.channels.selection import AllRowsOfRoute, Contents
@@ -21,7 +22,7 @@ from gnnqlab.message.report import Sent, report_decoded
 from gnnqlab.message.transport.header import Headers
 from gnnqlab.message.transport.transport import Transfer
 from gnnqlab.observe import NO_OBSERVERS, Observers
-from gnnqlab.partition.plan import Route
+from gnnqlab.partition.plan import Plan, Route
 
 __all__ = ["MessageRecord", "PendingReceive", "PostedExchange", "ReceiveLog"]
 
@@ -117,22 +118,24 @@ class PendingReceive:
         receive_log.wire_s += transfer.wire_s
         # Codes are only counted on request, because a histogram reads every byte of a message.
         counts = receive_log.counting.on and self._codec.integer_codes
+        of_peer: dict[int, Contents] = {}  # parsed here, because the log needs the layout of what was sent
         for route in plan.receive:
-            contents = self._read(route)  # parsed here, because the log needs the layout of what was sent
-            seconds = transfer.seconds.get(route.peer, 0.0)
-            entropies = code_entropies(contents.layout, contents.encoded) if counts else {}
-            fields = (
-                layer,
-                direction,
-                route.peer,
-                plan.rank,
-                contents.layout,
-                seconds,
-                transfer.started,
-                round_,
-                entropies,
-            )
+            of_peer[route.peer] = self._read(route)
+        layouts = {peer: contents.layout for peer, contents in of_peer.items()}
+        if plan.host_copies is not None:
+            layouts = self._layouts_by_sender(plan, layouts)
+        for peer, layout in layouts.items():
+            seconds = transfer.seconds.get(peer, 0.0)
+            entropies = code_entropies(of_peer[peer].layout, of_peer[peer].encoded) if counts else {}
+            fields = (layer, direction, peer, plan.rank, layout, seconds, transfer.started, round_, entropies)
             receive_log.arrivals.append(MessageRecord(*fields))
+
+    def _layouts_by_sender(self, plan: Plan, layouts: dict[int, Layout]) -> dict[int, Layout]:
+        """Return the layouts of the rows received from each worker, some of which it passed on for their owner."""
+        assert plan.host_copies is not None
+        rows = plan.host_copies.received_rows(plan.receive)
+        width = next((share.bits for layout in layouts.values() for share in layout.shares), EXACT)
+        return {peer: self._codec.layout(width, rows[peer], layout.columns) for peer, layout in layouts.items()}
 
     def decode(self, out: Tensor | None = None) -> Tensor:
         """Wait, then write the decoded rows to ``out``, or add them if the plan accumulates; return ``out``.
@@ -230,9 +233,10 @@ class PendingReceive:
         return out
 
     def _verify(self, route: Route) -> None:
-        """Compare the bytes of a peer with their checksum."""
+        """Compare the bytes of a peer with their checksum; those of relayed rows were verified in the transfer."""
         headers, body = self._posted.headers, self._contents[route.peer].body
-        if headers is not None and body.numel():
+        is_relayed = self._posted.message_layouts.plan.host_copies is not None
+        if headers is not None and body.numel() and not is_relayed:
             headers.verify(route.peer, body)
 
     def _report(self, route: Route, noise: Noise) -> None:

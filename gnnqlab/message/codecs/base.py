@@ -85,6 +85,14 @@ class Codec(AxisPart):
         return "receiver"
 
     @property
+    def same_at_receivers(self) -> bool:
+        """True if a row has the same bytes at all of its receivers, whatever other rows a message has; read by `Halo`.
+
+        By default if the noise is that of the node. The parameters of a row must follow those of the row before it.
+        """
+        return self.noise == "node"
+
+    @property
     def parameters(self) -> str:
         """Type of the quantization parameters on the wire; read by ``gnnqlab.systems.services``."""
         return "none"

@@ -46,6 +46,11 @@ class BFloat16(Codec):
     """True: bfloat16 rows are encoded without a conversion to float32."""
 
     @property
+    def same_at_receivers(self) -> bool:
+        """True: rounding is a function of the row alone."""
+        return True
+
+    @property
     def widths(self) -> tuple[int, ...]:
         return (16,)
 

@@ -31,6 +31,11 @@ class Float32(Codec):
     """
 
     @property
+    def same_at_receivers(self) -> bool:
+        """True: rows are not rounded."""
+        return True
+
+    @property
     def widths(self) -> tuple[int, ...]:
         return (32,)
 

@@ -44,6 +44,11 @@ class Linear(PartCodec):
     """True: the payload holds integer codes, which can be counted."""
 
     @property
+    def same_at_receivers(self) -> bool:
+        """True: rounding is a function of the row alone."""
+        return True
+
+    @property
     def widths(self) -> tuple[int, ...]:
         return (1, 2, 4, 8, 32)
 

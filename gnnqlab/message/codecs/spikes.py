@@ -77,6 +77,11 @@ class Spikes(PartCodec):
     def _count(self, columns: int) -> int:
         return max(0, min(self.count, columns - 1))  # at least one element remains, which defines the range of the rest
 
+    @property
+    def same_at_receivers(self) -> bool:
+        """False: values and positions of spikes are separate blocks of a message, not parameters row by row."""
+        return False
+
     def param_bytes(self, bits: int, columns: int) -> int:
         return 0 if bits == 32 else 12 + 4 * self._count(columns)
 
