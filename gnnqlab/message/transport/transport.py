@@ -188,7 +188,7 @@ class _PeerTransfer(Transfer):
         self._timeout = timeout
         self._expected = {} if expected is None else expected.works
         self._staged, self._rounds, self._bodies, self._watcher = staging, rounds, bodies, watcher
-        self._joint = staging.backend == "nccl"
+        self._joint = not staging.on_host and staging.backend == "nccl"
         self._next = 0
         self._works: list[dist.Work] = []
         self._watched: Future[None] | None = None
@@ -204,28 +204,28 @@ class _PeerTransfer(Transfer):
         if self._next == len(self._rounds):
             return
         round_, staging, headers = self._rounds[self._next], self._staged, self._staged.headers
-        group = staging.group
         self._next += 1
         if self._joint:
             self._works = self._posted_jointly(round_)
             return
         works = []
+        # Methods of the group: `dist.isend` and `dist.irecv` check its state in ten more calls of each message.
+        group = staging.group or dist.group.WORLD
         # Receives first: Gloo sends nothing before the receiver has posted.
         for peer in round_.sources:
             if headers is not None:
-                works.append(dist.irecv(headers.receive[peer], group=group, group_src=peer, tag=TAG))
+                works.append(group.recv([headers.receive[peer]], peer, TAG))
             if self._bodies:
                 tag = 0 if headers is None else headers.expected[peer].tag
-                expected_work = self._expected.get(peer)
-                works.append(expected_work or dist.irecv(staging.receive[peer], group=group, group_src=peer, tag=tag))
+                works.append(self._expected.get(peer) or group.recv([staging.receive[peer]], peer, tag))
         for peer in round_.targets if self._bodies else ():
             tag = 0 if headers is None else headers.sent[peer].tag
-            works.append(dist.isend(staging.send[peer], group=group, group_dst=peer, tag=tag))
+            works.append(group.send([staging.send[peer]], peer, tag))
         for peer in round_.targets if headers is not None else ():
             assert headers is not None
             header = headers.seal(peer, staging.send[peer])  # compute the checksum while the body is being sent
-            works.append(dist.isend(header, group=group, group_dst=peer, tag=TAG))
-        self._works = [work for work in works if work is not None]
+            works.append(group.send([header], peer, TAG))
+        self._works = works
         if self._watcher is not None:
             self._watched = self._watcher.submit(self.finish_rounds)
 
@@ -253,12 +253,14 @@ class _PeerTransfer(Transfer):
         return works
 
     def _finish(self) -> None:
-        if self._watched is None:
+        # A thread that has not begun is not waited for: this one waits for the messages itself, one switch fewer.
+        if self._watched is None or self._watched.cancel():
             self.finish_rounds()
         else:
             # Also raises an error of the thread, such as a header that was not expected.
             self._watched.result()
-        self._staged.land()
+        if self._staged.copies:
+            self._staged.land()
 
     def finish_rounds(self) -> None:
         """Wait for the posted round, then post and wait for each remaining one.
@@ -350,7 +352,8 @@ class _AllToAllTransfer(Transfer):
             if part.numel():
                 self._staged.receive[peer].copy_(part)
                 self._arrived(peer)
-        self._staged.land()
+        if self._staged.copies:
+            self._staged.land()
 
 
 class Alone:
