@@ -94,7 +94,9 @@ def call_of(
         if codec is not STOCHASTIC:
             raise ValueError(f"{function} in compiled code must have the default codec; leave out codec")
     else:
-        codecs = plan.number_of(codec if isinstance(codec, Codec) else ByDirection(*_pair("codec", codec, is_reduction)))
+        codecs = plan.number_of(
+            codec if isinstance(codec, Codec) else ByDirection(*_pair("codec", codec, is_reduction))
+        )
     forward, backward = _pair("bits", bits if isinstance(bits, tuple | list) else (bits, EXACT), is_reduction)
     if is_compiling:
         return Call(plan.number, codecs, forward, backward, layer, epoch)
