@@ -68,9 +68,8 @@ class Header:
     tag: int = field(init=False, repr=False)
     """Tag of the body, an int32 in [2, 2^31); equal headers have equal tags."""
 
-    def pack(self, checksum: int = 0) -> bytes:
-        """Encode the header as ``SIZE`` bytes; only the sender can compute the checksum of the body."""
-        return _FORMAT.pack(
+    def __post_init__(self) -> None:
+        packed = _FORMAT.pack(
             MAGIC,
             VERSION,
             _DIRECTIONS.index(self.direction) | self.round << 1,
@@ -82,14 +81,14 @@ class Header:
             self.columns,
             self.length,
             self.layout,
-            checksum,
+            0,
         )
-
-    def __post_init__(self) -> None:
-        # Computed once for the tag and for both ends: three more calls of each message otherwise.
-        packed = self.pack()
         object.__setattr__(self, "packed", packed[:-8])
         object.__setattr__(self, "tag", 2 + zlib.crc32(packed) % (2**31 - 2))  # tag 0: no header, 1: a header
+
+    def pack(self, checksum: int = 0) -> bytes:
+        """Encode the header as ``SIZE`` bytes; only the sender can compute the checksum of the body."""
+        return self.packed + checksum.to_bytes(8, "little")
 
     def check(self, came: bytes) -> int:
         """Compare with a received header; return the checksum in it.
@@ -167,7 +166,7 @@ class Headers:
     def seal(self, peer: int, body: Tensor, device: torch.device | str = "cpu") -> Tensor:
         """Pack the header for a peer with the checksum of the body."""
         # A bytearray, because a tensor must not share the memory of immutable bytes.
-        header_bytes = bytearray(self.sent[peer].packed + checksum(body).to_bytes(8, "little"))
+        header_bytes = bytearray(self.sent[peer].pack(checksum(body)))
         self.send[peer] = torch.frombuffer(header_bytes, dtype=torch.uint8).to(device)  # (SIZE,) uint8
         return self.send[peer]
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from gnnqlab.message.transport.header import Headers
 from gnnqlab.message.transport.staging import Buffers
 
-__all__ = ["PrepostedReceives", "Expected", "PrepostingChannel", "prepost"]
+__all__ = ["PrepostedReceives", "Expected", "PrepostingChannel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,27 +34,6 @@ class Expected:
     """Peer -> pending receive of its body."""
     since: float = field(default_factory=time.perf_counter)
     """Time of posting, by ``time.perf_counter``."""
-
-
-def prepost(receive: Buffers, headers: Headers | None, group: dist.ProcessGroup | None) -> Expected | None:
-    """Post the receives of an exchange's bodies; ``None`` if the backend is not Gloo on host memory.
-
-    Headers are not preposted: they share one tag, while the tag of a body matches this exchange only.
-
-    Args:
-        receive: peer -> receive buffer; must live until ``wait`` of the exchange returns.
-        headers: headers of the exchange.
-        group: process group to exchange in.
-    """
-    for buffer in receive.values():
-        if buffer.is_cuda:
-            return None
-    expected_receives, group = Expected(receive, headers), group or dist.group.WORLD
-    for peer, buffer in receive.items():
-        if buffer.numel():
-            tag = 0 if headers is None else headers.expected[peer].tag  # matches the body of this exchange only
-            expected_receives.works[peer] = group.recv([buffer], peer, tag)
-    return expected_receives
 
 
 class PrepostingChannel(Protocol):
