@@ -321,7 +321,7 @@ def _load(name: str) -> tuple[ctypes.CDLL | None, str | None]:
     return library, None
 
 
-# Cached: every kernel asks for both.
+# Cached, because every kernel reads both.
 @functools.cache
 def _default_backend() -> str | None:
     return os.environ.get("GNNQLAB_KERNELS") or None
