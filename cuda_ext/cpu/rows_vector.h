@@ -82,7 +82,7 @@ class RowNoise {
     RowNoise(const Noise &noise, int64_t columns) : noise_(noise), blocks_((columns + 7) / 8) {
         vectors_ = (blocks_ + long_lanes - 1) / long_lanes;
         for (shared_ = 1; shared_ < long_lanes && 2 * shared_ * blocks_ <= long_lanes; shared_ *= 2) {}
-        together_ = shared_ > 1 ? shared_ : vectors_ <= 2 ? rows_drawn : 1;
+        together_ = shared_ > 1 ? shared_ * vectors_at_once : vectors_ <= 2 ? rows_drawn : 1;
         place_ = together_;
         stride_ = (shared_ > 1 ? long_lanes / shared_ : vectors_ * long_lanes) * block_columns;
         const int64_t value_bytes = ((stride_ * together_ + group) * 2 + 63) / 64 * 64;
@@ -111,7 +111,7 @@ class RowNoise {
         if (place_ >= together_) {
             place_ = 0;
             if (shared_ > 1) {
-                draw_shared(ids, i, end);
+                draw_shared(std::make_index_sequence<vectors_at_once>(), ids, i, end);
             } else if (vectors_ > 2) {
                 if (started_ == long_lanes) start_rows(ids, i, end);
                 draw_row();
@@ -209,7 +209,13 @@ class RowNoise {
             draw_vectors<vectors>(std::make_index_sequence<rows * vectors>(), row, 0, out + row * stride_);
     }
 
-    void draw_shared(const Indices &ids, int64_t first, int64_t end) const {
+    // Some vectors of several rows each, side by side: one alone would wait for each of its products.
+    template <size_t... k>
+    void draw_shared(std::index_sequence<k...>, const Indices &ids, int64_t first, int64_t end) const {
+        finish<0>(values_, start_shared(ids, first + int64_t(k) * shared_, end)...);
+    }
+
+    Counters start_shared(const Indices &ids, int64_t first, int64_t end) const {
         uint64_t id[long_lanes], block[long_lanes];
         for (int lane = 0; lane < long_lanes; lane++) {
             const int place = int(block_of_lane[lane]), blocks = long_lanes / shared_;
@@ -217,7 +223,7 @@ class RowNoise {
             id[lane] = uint32_t(ids[row < end ? row : end - 1]);
             block[lane] = uint64_t(place % blocks);
         }
-        finish<0>(values_, Counters{load_longs(id), load_longs(block), fill_longs(noise_.epoch), fill_longs(noise_.stream)});
+        return {load_longs(id), load_longs(block), fill_longs(noise_.epoch), fill_longs(noise_.stream)};
     }
 
     static constexpr int rows_drawn = 8;

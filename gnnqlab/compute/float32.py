@@ -48,6 +48,9 @@ class PlainProducts(Products):
     def operand(self, x: Operand, rows: Range | None = None) -> Operand:
         return x
 
+    def halo(self, x: Operand, local: Operand, ids: Tensor) -> Operand:
+        return x
+
     def part(self, operand: Operand, rows: Range) -> Operand:
         return operand[rows[0] : rows[1]]
 

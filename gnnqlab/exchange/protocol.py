@@ -22,7 +22,7 @@ from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.exchange_key import Phases, no_phases
 
-__all__ = ["Exchange", "ExchangePart", "WorkerExchange", "rows_before_dropout"]
+__all__ = ["Exchange", "ExchangePart", "WorkerExchange"]
 
 
 class ExchangePart(AxisPart, ABC):
@@ -206,8 +206,3 @@ class WorkerExchange(Running, ABC):
         """Return the runner of a pass; evaluation is synchronous, or receives rows from one worker at a time."""
         # Evaluation must not use stale rows, but with rows in turn it needs the same memory bound as training.
         return self.schedule if context.training or self.in_turn else Synchronous()
-
-
-def rows_before_dropout(x: Tensor, context: AggregationContext) -> Tensor | None:
-    """Return the rows to send if they differ from the aggregated ones, that is before dropout; else ``None``."""
-    return None if context.drop is None else x

@@ -27,11 +27,13 @@ from gnnqlab.message.transport.header import run_number
 from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.plain_values import all_gather_values
 
-__all__ = ["PLANS", "HaloPlan"]
+__all__ = ["PLANS", "STOCHASTIC", "HaloPlan"]
 
 PLANS: weakref.WeakValueDictionary[int, HaloPlan] = weakref.WeakValueDictionary()
 """Plans of this process by number: an operator of PyTorch takes numbers, but no objects."""
 
+STOCHASTIC = Stochastic()
+"""Default codec of an exchange."""
 _BACKENDS = ("gloo", "nccl")
 _NUMBERS = itertools.count()
 
@@ -181,8 +183,10 @@ class HaloPlan:
         self._owners: EdgeOwners | None = None
         self._edges: LocalEdges | None = None
         self._all_rows: HaloPlan | None = None
-        self.codecs: list[Codec | ByDirection] = [Stochastic()]
+        self.codecs: list[Codec | ByDirection] = [STOCHASTIC]
         """Codecs of its exchanges, in the order of their first use."""
+        self.opened: dict[tuple[ExchangeKey, int, int, torch.device], Channel] = {}
+        """Channels by exchange key, position in ``codecs``, bit-width and device."""
         self._takes_more = False
         self._updates = 0
         PLANS[self.number] = self
@@ -306,10 +310,11 @@ class HaloPlan:
                 f"rank {self.rank}: x must have {prefix}{self.num_rows} rows (N, D) of a floating type, got {x.dtype} "
                 f"{tuple(x.shape)}; create a new HaloPlan if the rows of a rank change"
             )
-        self._check_device(x)
+        if self._over_nccl:
+            self._check_device(x)
 
     def _check_device(self, x: Tensor) -> None:
-        if self._over_nccl and x.device.type != "cuda":
+        if x.device.type != "cuda":
             raise RuntimeError(
                 f"rank {self.rank}: NCCL needs rows on a GPU, got x on {x.device}; move x, or pass HaloPlan a group of "
                 'dist.new_group(backend="gloo")'
@@ -327,7 +332,8 @@ class HaloPlan:
                 f"rank {self.rank}: halo rows must be {self.num_halo} rows (H, D) of a floating type, got "
                 f"{partial.dtype} {tuple(partial.shape)}; pass one row for each of plan.halo_ids"
             )
-        self._check_device(partial)
+        if self._over_nccl:
+            self._check_device(partial)
 
     def channel(self, place: ExchangeKey, codec: Codec, bits: int, device: torch.device) -> Channel:
         """Return the channel of an exchange key, created at first use.

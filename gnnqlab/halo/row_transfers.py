@@ -14,18 +14,15 @@ from torch import Tensor
 
 from gnnqlab.bits.row import EXACT
 from gnnqlab.errors import MissingMessage, NonFiniteMessage, NonFiniteRow, UnexpectedMessage
-from gnnqlab.halo.halo_plan import PLANS, HaloPlan
+from gnnqlab.halo.halo_plan import PLANS, STOCHASTIC, HaloPlan
 from gnnqlab.kernels.codec.rows import raise_refused
 from gnnqlab.kernels.noise import check_counter, stream
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.codecs.codec import Codec, Stochastic
+from gnnqlab.message.codecs.codec import Codec
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.exchange_key import ExchangeKey
 
 __all__ = ["STOCHASTIC", "Call", "PostedRows", "call_of", "check_stateless"]
-
-STOCHASTIC = Stochastic()
-"""Default codec."""
 
 
 class Call(NamedTuple):
@@ -48,23 +45,27 @@ class Call(NamedTuple):
         """Call of the gradient."""
         return self._replace(order=self.order + 1)
 
-    def channel(self, direction: str, device: torch.device) -> Channel:
-        """Return the channel of this call in a direction.
+    def channel(self, plan: HaloPlan, direction: str, device: torch.device) -> Channel:
+        """Return the channel of this call in a direction; settings are checked at its first use.
 
         Raises:
-            ValueError: if the codec does not support the bit-width.
+            ValueError: if the codec has state or does not support the bit-width.
         """
-        plan = PLANS[self.plan]
+        bits = self.forward_bits if direction == "forward" else self.backward_bits
+        # A round of its own for each second derivative, so that its rounding errors are independent of the first ones.
+        place = ExchangeKey(self.layer, direction, self.order // 2)
+        key = place, self.codecs, bits, device
+        if (channel := plan.opened.get(key)) is not None:
+            return channel
         codec = of_direction(plan.codecs[self.codecs], direction)
         check_stateless(codec)
-        bits = self.forward_bits if direction == "forward" else self.backward_bits
         if bits not in {*codec.widths, EXACT}:
             raise ValueError(
                 f"bits must be a bit-width of the codec: {type(codec).__name__} supports {sorted(codec.widths)}, got "
                 f"{bits} {direction}; choose codec Stochastic() or other bits"
             )
-        # A round of its own for each second derivative, so that its rounding errors are independent of the first ones.
-        return plan.channel(ExchangeKey(self.layer, direction, self.order // 2), codec, bits, device)
+        plan.opened[key] = plan.channel(place, codec, bits, device)
+        return plan.opened[key]
 
 
 def call_of(
@@ -93,24 +94,27 @@ def call_of(
         if codec is not STOCHASTIC:
             raise ValueError(f"{function} in compiled code must have the default codec; leave out codec")
     else:
-        epoch, layer = _whole_number("epoch", epoch), _whole_number("layer", layer)
-        codecs = plan.number_of(codec if isinstance(codec, Codec) else _pair("codec", codec, is_reduction))
-    widths = _pair("bits", bits if isinstance(bits, tuple | list) else (bits, EXACT), is_reduction)
+        codecs = plan.number_of(
+            codec if isinstance(codec, Codec) else ByDirection(*_pair("codec", codec, is_reduction))
+        )
+    forward, backward = _pair("bits", bits if isinstance(bits, tuple | list) else (bits, EXACT), is_reduction)
     if is_compiling:
-        return Call(plan.number, codecs, widths.forward, widths.backward, layer, epoch)
-    widths = ByDirection(_whole_number("bits", widths.forward), _whole_number("bits", widths.backward))
-    call = Call(plan.number, codecs, widths.forward, widths.backward, layer, epoch)
+        return Call(plan.number, codecs, forward, backward, layer, epoch)
+    if {type(epoch), type(layer), type(forward), type(backward)} != {int}:
+        epoch, layer = _whole_number("epoch", epoch), _whole_number("layer", layer)
+        forward, backward = _whole_number("bits", forward), _whole_number("bits", backward)
+    call = Call(plan.number, codecs, forward, backward, layer, epoch)
     # Before a message is posted, so that an error leaves no transfer pending.
     for direction in ("forward", "backward"):
-        call.channel(direction, device)
+        call.channel(plan, direction, device)
     check_counter(plan.seed, epoch, stream("forward", layer))
     return call
 
 
-def _pair(name: str, values: Any, is_reduction: bool) -> ByDirection:
+def _pair(name: str, values: Any, is_reduction: bool) -> tuple[Any, Any]:
     if len(values) != 2:
         raise ValueError(f"{name} must be one for rows, or a pair for rows and gradients, got {values!r}")
-    return ByDirection(*(reversed(values) if is_reduction else values))
+    return (values[1], values[0]) if is_reduction else (values[0], values[1])
 
 
 def _whole_number(name: str, value: Any) -> int:
@@ -168,7 +172,8 @@ class PostedRows:
 
     def __init__(self, call: Call, direction: str, x: Tensor, num_rows: int) -> None:
         check_not_captured(x.device)
-        self._plan, self._channel = PLANS[call.plan], call.channel(direction, x.device)
+        self._plan = PLANS[call.plan]
+        self._channel = call.channel(self._plan, direction, x.device)
         self._epoch = call.epoch
         shape = num_rows, x.shape[1]
         # Received gradients are added; received rows fill the output.

@@ -10,6 +10,8 @@ __all__ = ["Phases", "ExchangeKey", "at_once", "no_phases"]
 
 Phases = Callable[[str], AbstractContextManager[object]]
 """Function that times a named phase of the epoch: ``with phases("encode"): ...``."""
+no_phases: Phases = nullcontext
+"""Phases that measure nothing."""
 
 
 class ExchangeKey(NamedTuple):
@@ -20,11 +22,6 @@ class ExchangeKey(NamedTuple):
     """``forward`` (embeddings) or ``backward`` (their gradients)."""
     round: int = 0
     """Index of the communication round of this layer and direction, from 0."""
-
-
-def no_phases(name: str) -> AbstractContextManager[object]:
-    """Return a context manager that measures nothing."""
-    return nullcontext()
 
 
 def at_once(start: Callable[[], None]) -> None:

@@ -124,7 +124,7 @@ class _LoopBackTransfer(Transfer):
         for peer, buffer in self._receive.items():
             message = self._transport.take(peer, self._numbers[peer])
             buffer[: message.numel()].copy_(message)  # a message may be shorter than its buffer
-            self._arrived(peer)
+            self.seconds[peer] = time.perf_counter() - self.started
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,26 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 
 import gnnqlab
 from gnnqlab.bits import Fixed
 from gnnqlab.exchange import AggregationContext, Overlapped, Synchronous
+from gnnqlab.halo import HaloPlan, exchange_rows
 from gnnqlab.kernels import native
 from gnnqlab.message import Stochastic
 from gnnqlab.message.channels.channel_factory import ChannelFactory
-from gnnqlab.partition import Random
+from gnnqlab.nn import ModelSettings
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.exchange.test_halo import worker_graph
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -25,9 +33,11 @@ PACKAGE = Path(gnnqlab.__file__).parent
 MAX_FRAMES, MAX_FILES = 8, 7
 MAX_FRAMES_TO_BYTES = 10
 """From the call of an exchange to the call of the codec's kernel, both ends counted."""
-MAX_CALLS, MAX_OWN_CALLS = 158, 114
+MAX_CALLS, MAX_OWN_CALLS = 120, 81
 """Calls of functions of gnnqlab in one aggregation: all, and those of the folders `exchange` and `message`. Most others
 are checks of arguments in the kernels of the two sums, of encoding and of decoding."""
+MAX_CALLS_OF_ROWS, MAX_CALLS_OF_EPOCH = 67, 1290
+"""Calls of functions of gnnqlab in one `exchange_rows`, and in one epoch of a GCN of three layers, on two workers."""
 
 
 def frames() -> list[tuple[str, str]]:
@@ -36,19 +46,34 @@ def frames() -> list[tuple[str, str]]:
     return [(Path(frame.filename).name, frame.function) for frame in reversed(here)]
 
 
+@contextmanager
+def counted(calls: Counter) -> Iterator[None]:
+    """Count the calls of functions of gnnqlab, by folder."""
+
+    def called(frame, event, _):
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(PACKAGE):
+            calls[path.relative_to(PACKAGE).parts[0]] += 1
+
+    sys.setprofile(called)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
 def ways_on_rank(rank, workers, graph, owner, schedule):
     shard, _, worker = worker_graph(rank, workers, graph, owner, schedule=schedule)
-    seen = {"isend": [], "wait": []}
-    isend = dist.isend
+    seen, send = [], dist.ProcessGroup.send
 
-    def watched(*arguments, **settings):
-        seen["isend"].append(frames())
-        return isend(*arguments, **settings)
+    def watched(*arguments):
+        seen.append(frames())
+        return send(*arguments)
 
-    dist.isend = watched
+    dist.ProcessGroup.send = watched
     worker.open_pass(0, training=True).aggregate(graph.features[shard.owned])
-    dist.isend = isend
-    return seen["isend"]
+    dist.ProcessGroup.send = send
+    return seen
 
 
 @pytest.mark.parametrize("schedule", [Synchronous(), Overlapped()], ids=["synchronous", "overlapped"])
@@ -66,7 +91,12 @@ def costs_on_rank(rank, workers, graph, owner):
     """Return calls by folder in the second aggregation of an epoch, and frames at each call of a codec's kernel."""
     wires = {"codec": Stochastic(), "bits": Fixed(bits=2), "run": 1}
     shard, exchange, worker = worker_graph(rank, workers, graph, owner, **wires)
-    x, adjacency, calls, ways = graph.features[shard.owned].clone().requires_grad_(), worker.adjacency("sum"), [], []
+    x, adjacency, calls, ways = (
+        graph.features[shard.owned].clone().requires_grad_(),
+        worker.adjacency("sum"),
+        Counter(),
+        [],
+    )
     kernel = native.Kernel.__call__
 
     def encoded(self, *arguments):
@@ -74,22 +104,16 @@ def costs_on_rank(rank, workers, graph, owner):
             ways.append(frames())
         return kernel(self, *arguments)
 
-    def called(frame, event, _):
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(PACKAGE):
-            calls.append(path.relative_to(PACKAGE).parts[0])
-
     for epoch in range(4):
         first = exchange.aggregate(adjacency, x, AggregationContext(0, epoch=epoch, training=True))
         context = AggregationContext(1, epoch=epoch, training=True)
         if epoch == 3:
             native.Kernel.__call__ = encoded
-        sys.setprofile(called if epoch == 2 else None)
-        second = exchange.aggregate(adjacency, first, context)
-        sys.setprofile(None)
+        with counted(calls) if epoch == 2 else nullcontext():
+            second = exchange.aggregate(adjacency, first, context)
         native.Kernel.__call__ = kernel
         second.sum().backward()
-    return Counter(calls), ways
+    return calls, ways
 
 
 def test_an_aggregation_makes_few_calls_and_few_frames():
@@ -100,6 +124,28 @@ def test_an_aggregation_makes_few_calls_and_few_frames():
         for way in ways:
             assert way[0] == ("exchange.py", "aggregate")
             assert len(way) <= MAX_FRAMES_TO_BYTES, way
+
+
+def other_costs_on_rank(rank, workers, graph):
+    """Return calls of one exchange of rows, and those of one epoch."""
+    rows, trained = Counter(), Counter()
+    plan = HaloPlan([torch.arange(5) if peer != rank else torch.empty(0, dtype=torch.int64) for peer in range(workers)],
+                    [0 if peer == rank else 5 for peer in range(workers)])  # fmt: skip
+    shard = build_shard(graph, Random(seed=1).cut(graph, workers).owner, rank, workers)
+    trainer = worker_trainer(shard, vanilla(), ModelSettings(layers=3, hidden=8), TrainSettings(), run="a")
+    for step in range(3):
+        with counted(rows) if step == 2 else nullcontext():
+            exchange_rows(torch.ones(5, 3), plan, epoch=step)
+        with counted(trained) if step == 2 else nullcontext():
+            trainer.epoch(step)
+    trainer.close()
+    return rows.total(), trained.total()
+
+
+def test_an_exchange_of_rows_and_an_epoch_make_few_calls():
+    for rows, trained in run_ranks(other_costs_on_rank, 2, random_graph(seed=8)):
+        assert 0 < rows <= MAX_CALLS_OF_ROWS
+        assert rows < trained <= MAX_CALLS_OF_EPOCH, trained
 
 
 def test_channel_factory_has_at_most_10_parameters():

@@ -15,7 +15,7 @@ from gnnqlab.exchange import HaloPlan, exchange_rows
 from gnnqlab.message import Float32, LowRank, Rotated, Stochastic
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.transport.header import SIZE
-from gnnqlab.message.transport.transport import _await_next
+from gnnqlab.message.transport.transport import _PeerTransfer, _Round
 from tests.cases import each
 from tests.ranks import run_ranks
 
@@ -376,7 +376,9 @@ class BrokenWork:
 @each("reason", ["[unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation", "Connection closed by peer"])
 def test_rank_that_does_not_call_it_is_named(reason):
     plan = HaloPlan([NONE], [0], num_rows=5)
-    lost = mock.Mock(decode=lambda: _await_next(iter([BrokenWork(reason)]), 1))
+    transfer = _PeerTransfer(mock.Mock(on_host=True, headers=None), [_Round((1,), ())])
+    transfer._works = [(BrokenWork(reason), 1, "body")]
+    lost = mock.Mock(decode=transfer.finish_rounds)
     with mock.patch.object(Channel, "post", lambda *args, **kwargs: lost), pytest.raises(RuntimeError) as caught:
         exchange_rows(torch.ones(5, 3), plan, epoch=7, layer=2)
     text = str(caught.value)

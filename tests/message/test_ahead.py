@@ -62,7 +62,7 @@ def test_a_message_that_is_expected_leaves_before_its_receiver_posts():
 
 def trained(rank, workers, graph, owner):
     """Losses, bytes and the last weights with and without preposted receives, and how many were posted at once."""
-    real, ahead, found = moving.prepost, [], []
+    real, ahead, found = moving.Direct.prepost, [], []
 
     def watched(*of_exchange):
         expected = real(*of_exchange)
@@ -70,7 +70,7 @@ def trained(rank, workers, graph, owner):
         return expected
 
     for posts in (watched, lambda *_: None):
-        moving.prepost = posts
+        moving.Direct.prepost = posts
         shard = build_shard(graph, owner, rank, workers)
         system = replace(fixed_bits(bits=2), schedule=Overlapped())
         trainer = worker_trainer(shard, system, ModelSettings(layers=3, hidden=16), TrainSettings(), run="ahead")
@@ -84,7 +84,7 @@ def trained(rank, workers, graph, owner):
         ]
         found.append((losses, counts, torch.cat([each.detach().flatten() for each in trainer.model.parameters()])))
         right = trainer.exchange.boundary._ahead._is_order_stable
-    moving.prepost = real
+    moving.Direct.prepost = real
     return found, ahead, right
 
 

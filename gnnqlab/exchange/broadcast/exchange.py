@@ -23,7 +23,7 @@ from gnnqlab.exchange.broadcast.attention import Attend
 from gnnqlab.exchange.broadcast.blocks import BlockAggregation, Blocks
 from gnnqlab.exchange.broadcast.sums import Aggregate, Convolve
 from gnnqlab.exchange.halo.boundary import Boundary, plan_layer
-from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange, rows_before_dropout
+from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange
 from gnnqlab.exchange.schedules.schedule import Schedule
 from gnnqlab.exchange.traffic_model import AggregationCall, MessageVolumes, PartitionSizes
 from gnnqlab.kernels.sparse.adjacency import Adjacency
@@ -128,7 +128,7 @@ class BroadcastExchange(WorkerExchange):
         """
         x = to_float32(x)
         result: Tensor = Aggregate.apply(
-            context.own(x), rows_before_dropout(x, context), self._aggregation(adjacency, context)
+            context.own(x), None if context.drop is None else x, self._aggregation(adjacency, context)
         )
         return result
 
@@ -144,7 +144,7 @@ class BroadcastExchange(WorkerExchange):
         """Return ``aggregate(x) weight + x self_weight + bias``, ``(N, O)``; backward sends rows of O columns."""
         aggregation, x = self._aggregation(adjacency, context), to_float32(x)
         result: Tensor = Convolve.apply(
-            context.own(x), rows_before_dropout(x, context), weight, bias, self_weight, aggregation
+            context.own(x), None if context.drop is None else x, weight, bias, self_weight, aggregation
         )
         return result
 

@@ -69,7 +69,7 @@ class AttendForward:
 
     def independent(self) -> None:
         # Central nodes have no remote neighbours: their softmax is complete before halo rows are received.
-        with self.layer.part("central", "forward"):
+        with self.layer.parts["forward"]("central"):
             self._rows(0, self.layer.boundary.num_central)
 
     def wait(self, round: int, pending: PendingRows) -> None:
@@ -78,7 +78,7 @@ class AttendForward:
 
     def dependent(self, round: int) -> None:
         boundary = self.layer.boundary
-        with self.layer.part("marginal", "forward"):
+        with self.layer.parts["forward"]("marginal"):
             if self.sampled_in is not None:
                 self._sampled(self.sampled_in)
                 return
@@ -155,7 +155,7 @@ class AttendBackward:
 
     def prepare(self) -> None:
         boundary = self.layer.boundary
-        with self.layer.part("marginal", "backward"):
+        with self.layer.parts["backward"]("marginal"):
             if self.sampled_in is None:
                 # Halo columns first, so that their gradients are in flight while those of owned columns are computed.
                 columns = (boundary.num_owned, boundary.num_owned + boundary.num_halo)
@@ -178,7 +178,7 @@ class AttendBackward:
         return channel.post(gradient, size, epoch=context.epoch, **options)
 
     def independent(self) -> None:
-        with self.layer.part("central", "backward"):
+        with self.layer.parts["backward"]("central"):
             # Gradients through three paths: the values z, the source logits and the target logits.
             d_z, d_source = self._columns(self.z, self.source, (0, self.layer.boundary.num_owned))  # (N, K, F), (N, K)
             d_target = segment_sum(self.adjacency, self.edge_gradients)  # (E, K) -> (N, K)

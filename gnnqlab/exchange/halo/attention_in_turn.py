@@ -55,7 +55,7 @@ class _Forward:
     def independent(self) -> None:
         num_central, products = self.layer.boundary.num_central, self.layer.products
         values = products.operand(self.z)
-        with self.layer.part("central", "forward"):
+        with self.layer.parts["forward"]("central"):
             _, self.central_stats = products.attend_rows(
                 self.adjacency,
                 values,
@@ -65,7 +65,7 @@ class _Forward:
                 rows=(0, num_central),
                 out=self.out[:num_central],
             )
-        with self.layer.part("marginal", "forward"):  # start of the running softmax of marginal rows
+        with self.layer.parts["forward"]("marginal"):  # start of the running softmax of marginal rows
             matrix = self.turns.owned(self.adjacency)
             target = self.target[num_central:]  # (M, K)
             self.partial_softmax = attended(matrix, values, self.source, target, slope=self.slope, products=products)
@@ -76,7 +76,7 @@ class _Forward:
 
     def dependent(self, round: int) -> None:
         num_central, products = self.layer.boundary.num_central, self.layer.products
-        with self.layer.part("marginal", "forward"):
+        with self.layer.parts["forward"]("marginal"):
             block, target = self.turns.block(self.adjacency, round), self.target[num_central:]
             logits = _logits(self.halo, self.a_source)  # (H_k, K)
             # Sums (M, K, F) and statistics (M, 2, K) over the edges from this owner's rows.
@@ -112,7 +112,7 @@ class _Backward:
         return _fetch(self.layer, self.z, round)
 
     def independent(self) -> None:
-        with self.layer.part("central", "backward"):
+        with self.layer.parts["backward"]("central"):
             d_z, d_source = self._columns(self.values, self.source, (0, self.layer.boundary.num_owned))
             self.d_a_source = (d_source.unsqueeze(-1) * self.z).sum(0)
             torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
@@ -123,7 +123,7 @@ class _Backward:
 
     def dependent(self, round: int) -> None:
         layer, turn, first = self.layer, self.turns[round], self.layer.boundary.num_owned
-        with layer.part("marginal", "backward"):
+        with layer.parts["backward"]("marginal"):
             # Piece by piece, so that only one piece of the gradients exists next to the rows.
             for begin, stop in _pieces(turn.num_rows):
                 self._overwrite_with_gradients(self.halo[begin:stop], first + turn.first + begin)
@@ -159,7 +159,7 @@ class _Backward:
 
     def _through_targets(self) -> None:
         """Add the gradients through target logits, which need the edge gradients of all turns."""
-        with self.layer.part("marginal", "backward"):
+        with self.layer.parts["backward"]("marginal"):
             d_target = segment_sum(self.adjacency, self.edge_gradients)  # (E, K) -> (N, K)
             self.d_a_target = (d_target.unsqueeze(-1) * self.z).sum(0)  # (N, K, F) -> (K, F)
             self.out += d_target.unsqueeze(-1) * self.a_target

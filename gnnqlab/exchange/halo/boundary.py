@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import ByteBuffers, Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
-from gnnqlab.message.exchange_key import ExchangeKey
+from gnnqlab.message.exchange_key import ExchangeKey, Phases
 from gnnqlab.message.transport.once_per_host import agree_on_relays
 from gnnqlab.message.transport.preposted_receives import PrepostedReceives
 from gnnqlab.observe import TensorAllocated
@@ -47,6 +46,8 @@ class Boundary:
     ) -> None:
         self.num_owned, self.num_central, self.num_halo = shard.num_owned, shard.num_central, shard.num_halo
         self.wires, self.timeline = wires, timeline
+        self.still = lag == 0
+        """True if sent rows are not modified before the transfer ends, because the same step waits for it."""
         self.owners_drop = lag == 0
         """True if the owner of a row applies the dropout mask to its summed gradient; see `LayerPlan`."""
         self._lag = lag
@@ -80,11 +81,6 @@ class Boundary:
         # Relays of rows that are sent once to each other host are agreed on when the first row is sent.
         self._relayed_hosts = hosts if 1 < hosts < shard.workers else None
         self._halos: dict[tuple[int, int, int], Tensor] = {}
-
-    @property
-    def still(self) -> bool:
-        """True if sent rows are not modified before the transfer ends, because the same step waits for it."""
-        return self._lag == 0
 
     @property
     def channels(self) -> list[Channel]:
@@ -208,6 +204,8 @@ class LayerPlan:
     """True if the gradients of halo rows are sent with this epoch's dropout mask applied."""
     places: dict[str, ExchangeKey]
     """Direction -> exchange key of the first round."""
+    parts: dict[str, Phases]
+    """Direction -> function that runs a part of a step on the timeline; recorded in training only."""
 
     def dropped(self, halo: Tensor, sampled_in: int | None) -> Tensor:
         """Apply this epoch's dropout mask to halo rows or their gradients."""
@@ -220,10 +218,6 @@ class LayerPlan:
         if is_counted and self.boundary.wires.rounds("forward"):
             self.products.note_requantized(rows.numel())
         return rows
-
-    def part(self, what: str, direction: str) -> AbstractContextManager[object]:
-        """Run a part of a step on the timeline; recorded in training only."""
-        return self.boundary.timeline(what, self.places[direction] if self.context.training else None)
 
     def plan(self, direction: str, sampled_in: int | None) -> Plan | None:
         """Return the plan of an epoch's sample; ``None``: all rows."""
@@ -241,6 +235,8 @@ def plan_layer(
     is_sampled = context.training and not sent_once and boundary.sampling.active
     if adjacency is not None and is_sampled:
         adjacency = boundary.sampling.corrected(adjacency)
+    forward, backward = ExchangeKey(context.layer, "forward"), ExchangeKey(context.layer, "backward")
+    timeline, training = boundary.timeline, context.training
     return LayerPlan(
         boundary=boundary,
         adjacency=adjacency,
@@ -252,8 +248,9 @@ def plan_layer(
         rounds=1 if turns is None else len(turns.turns),
         sample=context.epoch if is_sampled else None,
         drops_gradients=context.drop is not None and not boundary.owners_drop,
-        places={
-            "forward": ExchangeKey(context.layer, "forward"),
-            "backward": ExchangeKey(context.layer, "backward"),
+        places={"forward": forward, "backward": backward},
+        parts={
+            "forward": partial(timeline, place=forward) if training else timeline,
+            "backward": partial(timeline, place=backward) if training else timeline,
         },
     )

@@ -53,7 +53,7 @@ class _Forward(SumForward):
 
     def _project(self, part: str, first: int, last: int) -> None:
         products, rows, y = self.layer.products, (first, last), self.y[first:last]
-        with self.layer.part(part, "forward"):
+        with self.layer.parts["forward"](part):
             sums = products.part(products.operand(self.out, rows), rows)
             # Y = sums W + b, then + X W_self in place.
             products.addmm(self._bias, sums, products.weight(self._weight), out=y)  # (n, D) -> (n, O)
@@ -74,7 +74,7 @@ class _Backward(SumBackward):
         self._y_gradient = gradient
 
     def prepare(self) -> None:
-        with self.layer.part("marginal", "backward"):
+        with self.layer.parts["backward"]("marginal"):
             first = self.layer.boundary.num_central if self.layer.products.by_rows else 0
             # Only marginal rows have edges from halo nodes, so their gradients suffice for those of halo rows.
             self._sums_gradient(first, self.layer.boundary.num_owned)
@@ -82,11 +82,11 @@ class _Backward(SumBackward):
 
     def independent(self) -> None:
         if self.layer.products.by_rows:
-            with self.layer.part("central", "backward"):
+            with self.layer.parts["backward"]("central"):
                 self._sums_gradient(0, self.layer.boundary.num_central)
         super().independent()
         products = self.layer.products
-        with self.layer.part("central", "backward"):
+        with self.layer.parts["backward"]("central"):
             if self._self_weight is not None:
                 gradient = products.operand(self._y_gradient)
                 # dX += dY W_self^T
@@ -149,7 +149,7 @@ class Convolve(torch.autograd.Function):
         )
         save_operands(ctx, sums, products.weight(weight), *self_operands)
         if layer.context.remakes is not None:
-            step.register_recompute()
+            step.register_recompute(layer.context.remakes)
             own_rows = x if with_self else None
             if own_rows is not None:
                 layer.context.remakes.fix(own_rows)

@@ -23,7 +23,7 @@ from gnnqlab.exchange.halo.boundary import Boundary, LayerPlan, plan_layer
 from gnnqlab.exchange.halo.convolution import Convolve
 from gnnqlab.exchange.halo.extension import Extend
 from gnnqlab.exchange.halo.sums import Aggregate
-from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange, rows_before_dropout
+from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange
 from gnnqlab.exchange.schedules.schedule import Schedule
 from gnnqlab.exchange.traffic_model import AggregationCall, MessageVolumes, PartitionSizes
 from gnnqlab.kernels.sparse.adjacency import Adjacency
@@ -194,7 +194,7 @@ class HaloExchange(WorkerExchange):
             float32 ``(N, D)``.
         """
         result: Tensor = Aggregate.apply(
-            context.own(x), rows_before_dropout(x, context), self._plan(adjacency, context)
+            context.own(x), None if context.drop is None else x, self._plan(adjacency, context)
         )
         return result
 
@@ -218,7 +218,7 @@ class HaloExchange(WorkerExchange):
         """
         layer = self._plan(adjacency, context)
         result: Tensor = Convolve.apply(
-            context.own(x), rows_before_dropout(x, context), weight, bias, self_weight, layer
+            context.own(x), None if context.drop is None else x, weight, bias, self_weight, layer
         )
         return result
 

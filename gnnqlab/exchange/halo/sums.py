@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.compute.products import Operand
+from gnnqlab.compute.recompute import RecomputeContext
 from gnnqlab.exchange.halo.boundary import LayerPlan
 from gnnqlab.exchange.halo.peer_schedule import PeerTurn
 from gnnqlab.exchange.schedules.schedule import PendingRows
@@ -63,9 +64,7 @@ class SumForward:
         if layer.turns is not None:
             turn = layer.turns[round]
             halo = layer.boundary.turn_buffer(turn, self.x)  # (H_k, D)
-            return channel.post(
-                channel.convert_for_codec(self._rows_to_send), halo, epoch=context.epoch, plan=turn.plans["forward"]
-            )
+            return channel.post(self._rows_to_send, halo, epoch=context.epoch, plan=turn.plans["forward"])
         if self._sums_codes(channel):
             size = torch.Size((layer.boundary.num_halo, self.x.shape[1]))
             self._coded = channel.post(self._rows_to_send, size, epoch=context.epoch)
@@ -73,24 +72,22 @@ class SumForward:
         # Two buffers alternate: with stale rows, those of the last epoch are used while new ones are received.
         buffer = context.epoch % 2 if context.training else _EXACT
         halo, plan = layer.boundary.halo_buffer(context.layer, self.x, buffer, sample), layer.plan("forward", sample)
-        return channel.post(
-            channel.convert_for_codec(self._rows_to_send), halo, epoch=context.epoch, plan=plan, sampled_in=sample
-        )
+        return channel.post(self._rows_to_send, halo, epoch=context.epoch, plan=plan, sampled_in=sample)
 
     def independent(self) -> None:
         layer, boundary, products = self.layer, self.layer.boundary, self.layer.products
         num_central = boundary.num_central
         # Central rows are complete here; with a sampler or turns, marginal rows get their owned neighbours here too.
-        with layer.part("central", "forward"):
+        with layer.parts["forward"]("central"):
             products.spmm(self.adjacency, products.operand(self.x), rows=(0, num_central), out=self.out[:num_central])
         if layer.sample is not None:
-            with layer.part("marginal", "forward"):
+            with layer.parts["forward"]("marginal"):
                 owned_columns = boundary.sampling.owned_columns(self.adjacency)  # (M, N)
                 products.spmm(owned_columns, products.operand(self.x), out=self.out[num_central:])
                 # Build the sampled matrix during the transfer.
                 boundary.sampling.sampled_columns(self.adjacency, layer.sample)
         elif layer.turns is not None:
-            with layer.part("marginal", "forward"):
+            with layer.parts["forward"]("marginal"):
                 owned_columns = layer.turns.owned(self.adjacency)  # (M, N)
                 products.spmm(owned_columns, products.operand(self.x), out=self.out[num_central:])
 
@@ -115,16 +112,16 @@ class SumForward:
     def dependent(self, round: int) -> None:
         boundary, products = self.layer.boundary, self.layer.products
         if self.layer.turns is not None:
-            with self.layer.part("marginal", "forward"):
+            with self.layer.parts["forward"]("marginal"):
                 block = self.layer.turns.block(self.adjacency, round)  # (M, H_k)
                 products.spmm(block, self.halo, out=self.out[boundary.num_central :], accumulate=True)
             del self.halo  # frees its memory for the next round
             return
         rows, out = (boundary.num_central, boundary.num_owned), self.out[boundary.num_central :]
-        with self.layer.part("marginal", "forward"):
-            # If rows were sent before dropout, this worker applies the mask of this epoch, the same as the owner's.
+        with self.layer.parts["forward"]("marginal"):
             halo: Operand = self.halo
-            if isinstance(halo, Tensor):  # codes are read only without dropout
+            if self.layer.context.drop is not None:
+                # Rows were sent before dropout; this worker applies the mask of this epoch, the same as the owner's.
                 halo = self.layer.dropped(halo, self.sampled_in)
             if self.sampled_in is None:
                 x = products.operand(self.x)
@@ -137,10 +134,9 @@ class SumForward:
                 sampled_matrix = boundary.sampling.sampled_columns(self.adjacency, self.sampled_in)  # (M, K)
                 products.spmm(sampled_matrix, halo, out=out, accumulate=True)
 
-    def register_recompute(self) -> None:
-        """Register how to recompute the sums, if the context recomputes and they include no remote rows."""
-        remakes = self.layer.context.remakes
-        if remakes is not None and self.layer.boundary.num_halo == 0:
+    def register_recompute(self, remakes: RecomputeContext) -> None:
+        """Register how to recompute the sums, if they include no remote rows."""
+        if self.layer.boundary.num_halo == 0:
             remakes.register_sum(self.out, partial(self.layer.products.spmm, self.adjacency), self.x)
 
 
@@ -167,7 +163,7 @@ class SumBackward:
             return
         # Gradients of halo rows come first, so that they are in flight while those of owned rows are computed.
         self.halo_gradient = boundary.halo_buffer(layer.context.layer, self.gradient, _HALO_GRADIENTS, self.sampled_in)
-        with layer.part("marginal", "backward"):
+        with layer.parts["backward"]("marginal"):
             if self.sampled_in is None:
                 rows = (boundary.num_owned, boundary.num_owned + boundary.num_halo)  # (A^T dy)[N:], (H, D)
                 products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.halo_gradient)
@@ -190,7 +186,7 @@ class SumBackward:
         return channel.post(self.halo_gradient, self.out.shape, epoch=context.epoch, **options)
 
     def independent(self) -> None:
-        with self.layer.part("central", "backward"):
+        with self.layer.parts["backward"]("central"):
             rows = (0, self.layer.boundary.num_owned)  # (A^T dy)[:N], (N, D)
             self.layer.products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.out)
 
@@ -210,7 +206,7 @@ class SumBackward:
         """Return the gradients of the halo rows of a turn, ``(H_k, D)``."""
         boundary, products = self.layer.boundary, self.layer.products
         out, first = boundary.turn_buffer(turn, self.gradient), boundary.num_owned
-        with self.layer.part("marginal", "backward"):
+        with self.layer.parts["backward"]("marginal"):
             rows = (first + turn.first, first + turn.stop)
             return products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=out)
 
@@ -244,7 +240,8 @@ class Aggregate(torch.autograd.Function):
         step = SumForward(layer, x, before)
         layer.schedule.run(step, layer.places["forward"])
         ctx.layer, ctx.sampled_in = layer, step.sampled_in
-        step.register_recompute()
+        if layer.context.remakes is not None:
+            step.register_recompute(layer.context.remakes)
         return step.out
 
     @staticmethod

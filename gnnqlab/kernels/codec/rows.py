@@ -151,9 +151,8 @@ def _encode(
 ) -> None:
     check_counter(seed, epoch, stream)
     count, columns = rows.numel(), x.shape[1]
-    _check_rows(x, (torch.float32, torch.bfloat16), "x")
-    _check_packed(payload, params, bits, width, offsets, count)
-    _check_lists(x.device, count, rows=(rows, _INDEX), ids=(ids, (torch.int64,)), ranges=(ranges, (torch.float32,)))
+    lists = {"rows": (rows, _INDEX), "ids": (ids, _INT64), "ranges": (ranges, _FLOAT32)}
+    _check(x, (torch.float32, torch.bfloat16), "x", payload, params, bits, width, offsets, count, lists)
     if count == 0 or columns == 0:
         params.zero_()  # no codes, but (Z, S) must be defined
         return
@@ -188,9 +187,7 @@ def _decode(
     accumulate: bool,
 ) -> None:
     count, columns = params.shape[0] if rows is None else rows.numel(), out.shape[1]
-    _check_rows(out, (torch.float32,), "out")
-    _check_packed(payload, params, bits, width, offsets, count)
-    _check_lists(out.device, count, rows=(rows, _INDEX))
+    _check(out, _FLOAT32, "out", payload, params, bits, width, offsets, count, {"rows": (rows, _INDEX)})
     if count == 0 or columns == 0:
         return
     if native.active(out.device):
@@ -276,7 +273,7 @@ def run_noting(kernel: native.Kernel, first: Tensor, *arguments: Any) -> int:
     return 0
 
 
-_INDEX = (torch.int64, torch.int32)
+_INDEX, _INT64, _FLOAT32 = (torch.int64, torch.int32), (torch.int64,), (torch.float32,)
 
 
 def split_bits(bits: int | Tensor) -> tuple[Tensor | None, int]:
@@ -284,17 +281,30 @@ def split_bits(bits: int | Tensor) -> tuple[Tensor | None, int]:
     return (bits, 0) if isinstance(bits, Tensor) else (None, bits)
 
 
-def _check_rows(matrix: Tensor, types: tuple[torch.dtype, ...], name: str) -> None:
+def _check(
+    matrix: Tensor,
+    types: tuple[torch.dtype, ...],
+    name: str,
+    payload: Tensor,
+    params: Tensor,
+    bits: Tensor | None,
+    width: int,
+    offsets: Tensor | None,
+    count: int,
+    lists: dict[str, tuple[Tensor | None, tuple[torch.dtype, ...]]],
+) -> None:
+    """Check the arguments of a call; one function, because every message calls it twice.
+
+    Args:
+        matrix, types, name: rows that are encoded, or the output, with its types and its name.
+        lists: name -> tensor with one entry per row, if any, and its types.
+    """
     if matrix.dim() != 2 or matrix.dtype not in types or (matrix.stride(1) != 1 and matrix.shape[1] > 1):
         raise ValueError(
             f"{name} must be a matrix of {' or '.join(map(str, types))} with contiguous rows, "
             f"got {matrix.dtype} of shape {tuple(matrix.shape)} and strides {matrix.stride()}"
         )
 
-
-def _check_packed(
-    payload: Tensor, params: Tensor, bits: Tensor | None, width: int, offsets: Tensor | None, count: int
-) -> None:
     if payload.dtype != torch.uint8 or payload.dim() != 1 or not payload.is_contiguous():
         raise ValueError(f"payload must be one contiguous uint8 vector, got {payload.dtype} {tuple(payload.shape)}")
     if params.dtype not in (torch.float32, torch.bfloat16) or params.shape != (count, 2) or not params.is_contiguous():
@@ -306,11 +316,8 @@ def _check_packed(
         raise ValueError(f"bits must be one of {WIDTHS}, got {width}")
     if bits is not None and offsets is None:
         raise ValueError("offsets must be given when each row has its own width, got None")
-    if bits is not None or offsets is not None:
-        _check_lists(payload.device, count, bits=(bits, (torch.uint8,)), offsets=(offsets, (torch.int64,)))
-
-
-def _check_lists(device: torch.device, count: int, **lists: tuple[Tensor | None, tuple[torch.dtype, ...]]) -> None:
+    if offsets is not None:
+        lists |= {"bits": (bits, (torch.uint8,)), "offsets": (offsets, _INT64)}
     for name, (entries, types) in lists.items():
         if entries is None:
             continue
@@ -319,8 +326,8 @@ def _check_lists(device: torch.device, count: int, **lists: tuple[Tensor | None,
                 f"{name} must be contiguous {' or '.join(map(str, types))} of shape ({count},), "
                 f"got {entries.dtype} of shape {tuple(entries.shape)}"
             )
-        if entries.device != device:
-            raise ValueError(f"{name} must be on {device} like the rows, got {entries.device}")
+        if entries.device != matrix.device:
+            raise ValueError(f"{name} must be on {matrix.device} like the rows, got {entries.device}")
 
 
 def _places(

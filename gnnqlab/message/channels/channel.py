@@ -88,6 +88,10 @@ class Channel:
         self._codec, self._bits, self._transport = codec, bits, transport
         self.selection = selection or AllRowsOfRoute()
         """Selection of the rows of a route to send."""
+        self.takes_bfloat16 = self.selection.encodes_rows and codec.takes_bfloat16
+        """True if bfloat16 rows are encoded directly, and not converted to float32 first."""
+        self.reads_in_place = self.selection.in_place and self.selection.encodes_rows and codec.reads_in_place
+        """True if :meth:`PendingReceive.codes` may return codes."""
         self._seed, self._phases, self._launch = seed, phases, launch
         self._known: KnownLayouts = WeakTensorKeyDictionary() if known is None else known
         self._epoch = 0
@@ -137,16 +141,6 @@ class Channel:
         """Layouts of the last messages."""
         return {} if self._message_layouts is None else self._message_layouts.layouts
 
-    @property
-    def reads_in_place(self) -> bool:
-        """True if :meth:`PendingReceive.codes` may return codes."""
-        return self.selection.in_place and self.selection.encodes_rows and self._codec.reads_in_place
-
-    def convert_for_codec(self, x: Tensor) -> Tensor:
-        """Convert rows to float32, unless the codec encodes bfloat16 rows directly."""
-        encodes_bfloat16 = self.selection.encodes_rows and self._codec.takes_bfloat16
-        return x if encodes_bfloat16 or x.dtype != torch.bfloat16 else x.float()
-
     def post(
         self,
         x: Tensor,
@@ -160,7 +154,7 @@ class Channel:
         """Encode the rows of ``x`` for every peer, post the receives and start the transfer.
 
         Args:
-            x: ``(n, D)``, float32 or as :meth:`taken` returns them, the rows that the plan's send routes index.
+            x: ``(n, D)``, float32 or bfloat16, the rows that the plan's send routes index.
             out: float32 ``(m, D)``, output that the plan's receive routes index; must live until decoding is done. Or
                 only its size, if the plan accumulates or codes are read; :meth:`PendingReceive.decode` takes it then.
             epoch: selects the bit-widths in force; part of the noise key.
@@ -172,6 +166,8 @@ class Channel:
             NonFiniteMessage: if a row to send holds NaN or Inf.
         """
         plan = plan or self.plan
+        if x.dtype == torch.bfloat16 and not self.takes_bfloat16:
+            x = x.float()
         message_layouts = self._lay_out(plan, x.shape[1], epoch)
         # Preposted receives are those of all rows of the plan in one epoch; others cannot be used.
         receives, direct_peers = self._expected.pop(epoch, _NOTHING) if plan is self.plan else _NOTHING
@@ -212,7 +208,8 @@ class Channel:
         with self._phases("post"):
             transport = self._transport if plan.host_copies is None else OncePerHost(self._transport, plan, self)
             transfer = transport.post(send, receive, headers, **options)
-        self._launch(transfer.start)  # on a GPU the transfer starts after the next product was launched
+        if not x.is_cpu:
+            self._launch(transfer.start)  # the transfer starts after the next product was launched
         self._epoch, self._device = epoch, x.device
         read = None if self._ahead is None else partial(self._ahead.read, self, epoch)
         noise_of = partial(self._noise, epoch, receiver=self.plan.rank)
@@ -227,10 +224,11 @@ class Channel:
         message_layouts = self._message_layouts
         if message_layouts is None or self._run is None:
             return False
-        empty_output, plan = torch.empty(0, message_layouts.columns), self.plan
-        is_valid = message_layouts.fit(plan, message_layouts.columns, self._bits.version(epoch))
+        if message_layouts.plan is not self.plan or message_layouts.version != self._bits.version(epoch):
+            return False
+        empty_output = torch.empty(0, message_layouts.columns)
         # A codec that receives directly into the output cannot prepost: the output does not exist yet.
-        if not is_valid or not (plan.accumulate or self._codec.receive_view(empty_output) is None):
+        if not (self.plan.accumulate or self._codec.receive_view(empty_output) is None):
             return False
         self._expected[epoch] = self._expect(message_layouts, empty_output, epoch, self._device)
         return self._expected[epoch][0] is not None
@@ -368,10 +366,11 @@ class Channel:
 
     def _lay_out(self, plan: Plan, columns: int, epoch: int) -> MessageLayouts:
         message_layouts, version = self._message_layouts, self._bits.version(epoch)
-        if message_layouts is not None and message_layouts.fit(plan, columns, version):
-            return message_layouts
-        # Time the set-up of new bit-widths as its own phase, but only for policies that choose between several.
         new_widths = message_layouts is None or message_layouts.version != version
+        if message_layouts is not None and not new_widths and message_layouts.plan is plan:
+            if message_layouts.columns == columns:
+                return message_layouts
+        # Time the set-up of new bit-widths as its own phase, but only for policies that choose between several.
         with self._phases("assign") if new_widths and len(self._bits.choices) > 1 else nullcontext():
             if message_layouts is None or new_widths:
                 widths = widths_in_force(self.place, self.plan, self._bits, seed=self._seed, epoch=epoch)

@@ -111,22 +111,27 @@ class PendingReceive:
         if self._waited:
             return
         exchange, receive_log, (layer, direction, round_) = self._posted, self._received, self._place
-        transfer, plan = exchange.transfer, exchange.message_layouts.plan
+        transfer, messages = exchange.transfer, exchange.message_layouts
+        plan = messages.plan
         with self._phases("wait"):
             transfer.wait()
         self._waited = True
         receive_log.wire_s += transfer.wire_s
         # Codes are only counted on request, because a histogram reads every byte of a message.
         counts = receive_log.counting.on and self._codec.integer_codes
-        of_peer: dict[int, Contents] = {}  # parsed here, because the log needs the layout of what was sent
         for route in plan.receive:
-            of_peer[route.peer] = self._read(route)
-        layouts = {peer: contents.layout for peer, contents in of_peer.items()}
+            # Parsed here, because the log needs the layout of what was sent.
+            segment, key = exchange.receive[route.peer], ("receive", route.peer)
+            layout, widths = messages.layouts[key], messages.widths[key]
+            self._contents[route.peer] = self._selection.contents(
+                segment, route, layout, widths=widths, codec=self._codec, headers=exchange.headers
+            )
+        layouts = {peer: contents.layout for peer, contents in self._contents.items()}
         if plan.host_copies is not None:
             layouts = self._layouts_by_sender(plan, layouts)
         for peer, layout in layouts.items():
-            seconds = transfer.seconds.get(peer, 0.0)
-            entropies = code_entropies(of_peer[peer].layout, of_peer[peer].encoded) if counts else {}
+            contents, seconds = self._contents[peer], transfer.seconds.get(peer, 0.0)
+            entropies = code_entropies(contents.layout, contents.encoded) if counts else {}
             fields = (layer, direction, peer, plan.rank, layout, seconds, transfer.started, round_, entropies)
             receive_log.arrivals.append(MessageRecord(*fields))
 
@@ -191,7 +196,7 @@ class PendingReceive:
                 self._verify(route)
             coded = CodedRows(size[0], size[1], tuple(parts))
             assert coded.table is not None  # built in this phase, which decoding it replaces
-        for route in sorted(plan.receive, key=_PEER):
+        for route in sorted(plan.receive, key=_PEER) if self._received.observers.message_decoded else ():
             self._report(route, self._posted.noise(route.peer))
         return coded
 
@@ -228,7 +233,7 @@ class PendingReceive:
         if route.peer not in exchange.direct_peers:  # of a direct one the bytes already are the rows of ``out``
             options = {"accumulate": accumulate, "again": not is_first}
             out = self._selection.put(contents, route, out, self._codec, noise, **options)
-        if is_first:
+        if is_first and self._received.observers.message_decoded:
             self._report(route, noise)
         return out
 
@@ -242,21 +247,10 @@ class PendingReceive:
     def _report(self, route: Route, noise: Noise) -> None:
         """Report the decoded message of a peer to observers."""
         contents, observers = self._contents[route.peer], self._received.observers
-        if observers.message_decoded and contents.layout.num_rows:
+        if contents.layout.num_rows:
             ids, rank = contents.of_rows(route.ids), self._posted.message_layouts.plan.rank
             event = Sent(self._place, route.peer, rank, ids, self._codec, contents.layout, contents.encoded, noise)
             report_decoded(observers, event)
-
-    def _read(self, route: Route) -> Contents:
-        """Parse the message of a peer."""
-        key, exchange = ("receive", route.peer), self._posted
-        messages, segment = exchange.message_layouts, exchange.receive[route.peer]
-        layout, widths = messages.layouts[key], messages.widths[key]
-        contents = self._selection.contents(
-            segment, route, layout, widths=widths, codec=self._codec, headers=exchange.headers
-        )
-        self._contents[route.peer] = contents
-        return contents
 
     def _zeros(self, size: torch.Size) -> Tensor:
         bodies = iter(self._posted.receive.values())

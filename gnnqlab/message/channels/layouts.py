@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from functools import partial
 
 from torch import Tensor
 
@@ -40,22 +39,18 @@ class MessageLayouts:
     lengths: Mapping[tuple[str, int], int]
     """Maximum bytes of each message: size of its buffer, and length in its header."""
 
-    def fit(self, plan: Plan, columns: int, version: int) -> bool:
-        """Return True if the layouts are valid for these rows, columns and policy version."""
-        return plan is self.plan and columns == self.columns and version == self.version
-
     def headers(self, place: ExchangeKey, run: int | None, epoch: int) -> Headers | None:
         """Build the headers of one epoch's messages; ``None`` for a run without a number."""
         if run is None:
             return None
         rank, sent_headers, expected_headers = self.plan.rank, dict[int, Header](), dict[int, Header]()
-        header = partial(Header, direction=place.direction, run=run, epoch=epoch, layer=place.layer, round=place.round)
+        layer, direction, round_ = place
         for (side, peer), layout in self.layouts.items():
             sender, receiver, headers = (rank, peer, sent_headers) if side == "send" else (peer, rank, expected_headers)
             # Peers without rows exchange no message, so no header is expected from them either.
             if layout.num_bytes:
-                of_body = partial(header, columns=self.columns, length=self.lengths[side, peer], layout=layout.digest)
-                headers[peer] = of_body(sender=sender, receiver=receiver)
+                body = self.columns, self.lengths[side, peer], layout.digest
+                headers[peer] = Header(direction, run, epoch, layer, sender, receiver, *body, round_)
         return Headers(sent_headers, expected_headers)
 
 

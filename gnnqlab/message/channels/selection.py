@@ -134,7 +134,9 @@ class AllRowsOfRoute:
         Args:
             again: True if the message was decoded before.
         """
-        rows, ids = contents.of_rows(route.rows), contents.of_rows(route.ids)  # (k,) int64, wire order
+        rows, ids = route.rows, route.ids  # (k,) int64, wire order
+        if contents.places is not None or contents.layout.order is not None:
+            rows, ids = contents.of_rows(rows), contents.of_rows(ids)
         codec.decode(contents.encoded, contents.layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)
         return out
 

@@ -16,8 +16,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,10 +63,13 @@ class Header:
     """Digest of the layout, see :attr:`gnnqlab.message.layout.Layout.digest`."""
     round: int = 0
     """Communication round of the layer and direction; shares a word with the direction."""
+    packed: bytes = field(init=False, repr=False)
+    """All bytes except the checksum."""
+    tag: int = field(init=False, repr=False)
+    """Tag of the body, an int32 in [2, 2^31); equal headers have equal tags."""
 
-    def pack(self, checksum: int = 0) -> bytes:
-        """Encode the header as ``SIZE`` bytes; only the sender can compute the checksum of the body."""
-        return _FORMAT.pack(
+    def __post_init__(self) -> None:
+        packed = _FORMAT.pack(
             MAGIC,
             VERSION,
             _DIRECTIONS.index(self.direction) | self.round << 1,
@@ -79,13 +81,14 @@ class Header:
             self.columns,
             self.length,
             self.layout,
-            checksum,
+            0,
         )
+        object.__setattr__(self, "packed", packed[:-8])
+        object.__setattr__(self, "tag", 2 + zlib.crc32(packed) % (2**31 - 2))  # tag 0: no header, 1: a header
 
-    @cached_property
-    def tag(self) -> int:
-        """Tag of the body, in [2, 2^31); equal headers have equal tags."""
-        return 2 + zlib.crc32(self.pack()) % (2**31 - 2)  # an int32; tag 0: no header, 1: a header
+    def pack(self, checksum: int = 0) -> bytes:
+        """Encode the header as ``SIZE`` bytes; only the sender can compute the checksum of the body."""
+        return self.packed + checksum.to_bytes(8, "little")
 
     def check(self, came: bytes) -> int:
         """Compare with a received header; return the checksum in it.
@@ -101,7 +104,7 @@ class Header:
             raise self.refusal("magic", MAGIC, magic, "these bytes are no message of gnnqlab")
         if version != VERSION:
             raise self.refusal("format version", VERSION, version, "install one version on every machine")
-        if came[:-8] == self.pack()[:-8]:  # all but the checksum
+        if came[:-8] == self.packed:
             return int(checksum)
         # Direction and round share a word: the lowest bit is the direction.
         received_header = replace(Header(_DIRECTIONS[direction & 1], *numbers), round=direction >> 1)
@@ -153,8 +156,11 @@ class Headers:
         self.sent, self.expected = sent, expected
         self.send: dict[int, Tensor] = {}
         """Peer -> packed header with checksum, uint8 ``(SIZE,)``."""
-        self.receive = {peer: torch.empty(SIZE, dtype=torch.uint8) for peer in expected}
+        buffers = torch.empty(len(expected), SIZE, dtype=torch.uint8).unbind()  # one allocation, (SIZE,) each
+        self.receive = dict(zip(expected, buffers, strict=True))
         """Peer -> receive buffer of its header."""
+        self.num_bytes = SIZE * len(sent)
+        """Bytes of the headers that this worker sends."""
         self._sums: dict[int, int] = {}
 
     def seal(self, peer: int, body: Tensor, device: torch.device | str = "cpu") -> Tensor:
@@ -167,11 +173,6 @@ class Headers:
     def receive_on(self, device: torch.device) -> None:
         """Move the receive buffers to a device, for a backend that cannot receive into host memory."""
         self.receive = {peer: buffer.to(device) for peer, buffer in self.receive.items()}
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the headers that this worker sends."""
-        return SIZE * len(self.sent)
 
     def check_received(self, peer: int) -> None:
         """Check the header received from a peer, and store its checksum.
@@ -220,10 +221,11 @@ def checksum(body: Tensor) -> int:
             np.add.reduce(data[: 4 * full_words].view(np.int32).reshape(-1, _LANES), 0, dtype=np.int32, out=lanes)
         tail = data[4 * full_words :]
     lanes[: words - full_words] += tail[: 4 * (words - full_words)].view(np.int32)
+    lanes = lanes if full_words else lanes[:words]  # the other lanes are zeros
     # The last 0 to 3 bytes do not fill a word; their number is appended, so that trailing zeros count.
     tail_word = int.from_bytes(tail[4 * (words - full_words) :].tobytes() + bytes([body.numel() % 4]), "little")
     # Odd factors are invertible modulo 2^64, so a change of one lane, or of the last bytes, changes the sum.
-    return (int(np.dot(lanes.astype(np.int64), _weights())) + tail_word * 0x9E3779B97F4A7C15) % 2**64
+    return (int(np.dot(lanes.astype(np.int64), _weights()[: lanes.size])) + tail_word * 0x9E3779B97F4A7C15) % 2**64
 
 
 @functools.cache

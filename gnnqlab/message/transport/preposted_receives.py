@@ -19,7 +19,7 @@ from torch import Tensor
 from gnnqlab.message.transport.header import Headers
 from gnnqlab.message.transport.staging import Buffers
 
-__all__ = ["PrepostedReceives", "Expected", "PrepostingChannel", "prepost"]
+__all__ = ["PrepostedReceives", "Expected", "PrepostingChannel"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,31 +34,6 @@ class Expected:
     """Peer -> pending receive of its body."""
     since: float = field(default_factory=time.perf_counter)
     """Time of posting, by ``time.perf_counter``."""
-
-
-def prepost(receive: Buffers, headers: Headers | None, group: dist.ProcessGroup | None) -> Expected | None:
-    """Post the receives of an exchange's bodies; ``None`` if the backend is not Gloo on host memory.
-
-    Headers are not preposted: they share one tag, while the tag of a body matches this exchange only.
-
-    Args:
-        receive: peer -> receive buffer; must live until ``wait`` of the exchange returns.
-        headers: headers of the exchange.
-        group: process group to exchange in.
-    """
-    if dist.get_backend(group) != "gloo":
-        return None
-    for buffer in receive.values():
-        if buffer.is_cuda:
-            return None
-    expected_receives = Expected(receive, headers)
-    for peer, buffer in receive.items():
-        if buffer.numel():
-            tag = 0 if headers is None else headers.expected[peer].tag  # matches the body of this exchange only
-            work = dist.irecv(buffer, group=group, group_src=peer, tag=tag)
-            if work is not None:
-                expected_receives.works[peer] = work
-    return expected_receives
 
 
 class PrepostingChannel(Protocol):
@@ -84,8 +59,9 @@ class PrepostedReceives:
 
     def posts(self, channel: PrepostingChannel, epoch: int) -> None:
         """Record that a channel posts its exchange; call it before the channel takes buffers."""
-        if self._expecting is not None:
-            self.leave(channel)
+        if self._expecting is not channel:
+            self.leave()
+        self._expecting = None
         # Learn successors within an epoch only: between epochs, evaluation may use the buffers.
         if self._latest is not None and self._latest[1] == epoch:
             self._follows[self._latest[0]] = channel
@@ -99,14 +75,14 @@ class PrepostedReceives:
         if successor is not None and is_latest and successor.prepost(epoch):
             self._expecting = successor
 
-    def leave(self, channel: PrepostingChannel | None = None) -> None:
-        """Protect preposted buffers before ``channel``, or code without a channel, takes buffers.
+    def leave(self) -> None:
+        """Protect preposted buffers before another channel than the expected one, or code without one, takes buffers.
 
-        If another channel was expected, its receives keep the old buffers, new ones are allocated, and preposting is
-        disabled for the rest of the run.
+        Preposted receives keep the old buffers, new ones are allocated, and preposting is disabled for the rest of the
+        run.
         """
         # Gloo may still write into the preposted buffers, so they must not be used for anything else.
-        if self._expecting is not None and self._expecting is not channel:
+        if self._expecting is not None:
             self._buffers.clear()
             self._is_order_stable = False
         self._expecting = None

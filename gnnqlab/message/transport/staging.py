@@ -20,6 +20,9 @@ Buffers = Mapping[int, Tensor]
 """Peer -> bytes to send to it or to receive from it, uint8."""
 
 
+_CPU = torch.device("cpu")
+
+
 class HostBuffers:
     """Pool of page-locked host buffers of one transport; a buffer is free once the device has copied from it."""
 
@@ -53,21 +56,25 @@ class Staged:
         host: HostBuffers,
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        # Empty messages are not exchanged; both ends derive their size from the same plan.
-        send = {peer: buffer for peer, buffer in send.items() if buffer.numel()}
-        receive = {peer: buffer for peer, buffer in receive.items() if buffer.numel()}
         self.headers, self.group = headers, group
-        self.send, self.receive = send, dict(receive)
-        self._host, self._targets, self._host_buffers = host, receive, list[Tensor]()
-        device = self.device = _device(send, receive)
+        self.send, self.receive = dict(send), dict(receive)
+        device = _CPU  # the buffers of one exchange share one
+        for buffers in (self.send, self.receive):
+            for peer, buffer in tuple(buffers.items()):
+                device = buffer.device
+                if not buffer.numel():  # not exchanged; both ends derive their size from the same plan
+                    del buffers[peer]
+        self.device = device
+        self._host, self._host_buffers = host, list[Tensor]()
         self.copies = through_host(device, group)
         """True if the bytes are copied through host memory."""
         self.on_host = self.copies or device.type == "cpu"
         """True if the backend sends host memory."""
         if self.copies:
-            self.send = {peer: self._like(buffer) for peer, buffer in send.items()}
-            self.receive = {peer: self._like(buffer) for peer, buffer in receive.items()}
-            for peer, buffer in send.items():  # asynchronous, since the host memory is page-locked
+            sources, self._targets = self.send, self.receive
+            self.send = {peer: self._like(buffer) for peer, buffer in sources.items()}
+            self.receive = {peer: self._like(buffer) for peer, buffer in self._targets.items()}
+            for peer, buffer in sources.items():  # asynchronous, since the host memory is page-locked
                 self.send[peer].copy_(buffer, non_blocking=True)
             self._copied_to_host = _event(device)
         # NCCL receives into device memory only, headers too.
@@ -85,13 +92,11 @@ class Staged:
             self._copied_to_host.synchronize()
 
     def land(self) -> None:
-        """Copy received bytes from host memory to the device buffers, queued on the current stream."""
-        if not self.copies:
-            return
+        """Copy received bytes, if they were copied, from host memory to the device, queued on the current stream."""
         for peer, target in self._targets.items():
             received_bytes = self.receive[peer]  # shorter than its target if the message size was exchanged
             target[: received_bytes.numel()].copy_(received_bytes, non_blocking=True)
-        event = _event(_device(self._targets))  # buffers return to the pool now, but are reused only after it
+        event = _event(self.device)  # buffers return to the pool now, but are reused only after it
         for buffer in self._host_buffers:
             self._host.give(buffer, event)
         self._host_buffers = []
@@ -104,7 +109,7 @@ class Staged:
         if not collective and self.backend != "nccl":
             return
         # NCCL exchanges the sizes in device memory; reading them synchronizes the device.
-        device = self.device if self.backend == "nccl" else torch.device("cpu")
+        device = self.device if self.backend == "nccl" else _CPU
         sizes = [self.send[peer].numel() if peer in self.send else 0 for peer in range(workers)]
         announced_sizes = torch.empty(workers, dtype=torch.int64, device=device)  # (P,) bytes from each worker
         dist.all_to_all_single(announced_sizes, torch.tensor(sizes, device=device), group=self.group)
@@ -121,14 +126,6 @@ class Staged:
 def through_host(device: torch.device, group: dist.ProcessGroup | None) -> bool:
     """Return True if the backend of a group cannot send the memory of a device."""
     return device.type == "cuda" and dist.get_backend(group) == "gloo"
-
-
-def _device(*buffers: Buffers) -> torch.device:
-    """Return the device of the buffers; those of one exchange share it."""
-    for peer_buffers in buffers:
-        for buffer in peer_buffers.values():
-            return buffer.device
-    return torch.device("cpu")
 
 
 def _event(device: torch.device) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,7 +22,7 @@ from torch import Tensor
 from gnnqlab.by_name import did_you_mean
 from gnnqlab.errors import MissingMessage
 from gnnqlab.message.transport.header import TAG, Headers
-from gnnqlab.message.transport.preposted_receives import Expected, prepost
+from gnnqlab.message.transport.preposted_receives import Expected
 from gnnqlab.message.transport.staging import Buffers, HostBuffers, Staged
 
 __all__ = ["TRANSPORTS", "AllToAll", "Direct", "Ring", "Transfer", "Transport", "make_transport"]
@@ -57,10 +57,7 @@ class Transfer(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """Wait; call :meth:`_arrived` for each peer whose message is received."""
-
-    def _arrived(self, peer: int) -> None:
-        self.seconds[peer] = time.perf_counter() - self.started
+        """Wait; write the seconds of each peer whose message is received."""
 
 
 class Transport(Protocol):
@@ -101,12 +98,22 @@ class Direct(_OverGroup):
     """
 
     def prepost(self, receive: Buffers, headers: Headers | None = None) -> Expected | None:
-        """Prepost the receives of an exchange; pass the result to its ``post``. ``None``: the backend cannot.
+        """Prepost the receives of an exchange's bodies; pass the result to its ``post``. ``None``: not on the host.
+
+        Headers are not preposted: they share one tag, while the tag of a body matches this exchange only.
 
         Args:
             receive, headers: receive buffers and headers of the exchange.
         """
-        return prepost(receive, headers, self.group)
+        expected_receives, group = Expected(receive, headers), self.group or dist.group.WORLD
+        assert group is not None, "only members of a group have peers"
+        for peer, buffer in receive.items():
+            if buffer.is_cuda:
+                return None
+            if buffer.numel():
+                tag = 0 if headers is None else headers.expected[peer].tag  # matches the body of this exchange only
+                expected_receives.works[peer] = group.recv([buffer], peer, tag)
+        return expected_receives
 
     def post(
         self,
@@ -188,9 +195,10 @@ class _PeerTransfer(Transfer):
         self._timeout = timeout
         self._expected = {} if expected is None else expected.works
         self._staged, self._rounds, self._bodies, self._watcher = staging, rounds, bodies, watcher
-        self._joint = staging.backend == "nccl"
+        self._joint = not staging.on_host and staging.backend == "nccl"
         self._next = 0
-        self._works: list[dist.Work] = []
+        self._works: list[tuple[dist.Work, int, str]] = []
+        self._joint_works: list[dist.Work] = []
         self._watched: Future[None] | None = None
 
     def start(self) -> None:
@@ -201,31 +209,29 @@ class _PeerTransfer(Transfer):
 
     def post_round(self) -> None:
         """Post the next round: receives, then bodies, then headers of the sent messages."""
-        if self._next == len(self._rounds):
-            return
         round_, staging, headers = self._rounds[self._next], self._staged, self._staged.headers
-        group = staging.group
         self._next += 1
         if self._joint:
-            self._works = self._posted_jointly(round_)
+            self._joint_works = self._posted_jointly(round_)
             return
-        works = []
+        self._works = works = list[tuple[dist.Work, int, str]]()  # what: "header", "body", or "sent" for either
+        # Methods of the group: `dist.isend` and `dist.irecv` check its state in ten more calls of each message.
+        group = staging.group or dist.group.WORLD
+        assert group is not None, "only members of a group have peers"
         # Receives first: Gloo sends nothing before the receiver has posted.
         for peer in round_.sources:
             if headers is not None:
-                works.append(dist.irecv(headers.receive[peer], group=group, group_src=peer, tag=TAG))
+                works.append((group.recv([headers.receive[peer]], peer, TAG), peer, "header"))
             if self._bodies:
                 tag = 0 if headers is None else headers.expected[peer].tag
-                expected_work = self._expected.get(peer)
-                works.append(expected_work or dist.irecv(staging.receive[peer], group=group, group_src=peer, tag=tag))
+                works.append((self._expected.get(peer) or group.recv([staging.receive[peer]], peer, tag), peer, "body"))
         for peer in round_.targets if self._bodies else ():
             tag = 0 if headers is None else headers.sent[peer].tag
-            works.append(dist.isend(staging.send[peer], group=group, group_dst=peer, tag=tag))
+            works.append((group.send([staging.send[peer]], peer, tag), peer, "sent"))
         for peer in round_.targets if headers is not None else ():
             assert headers is not None
             header = headers.seal(peer, staging.send[peer])  # compute the checksum while the body is being sent
-            works.append(dist.isend(header, group=group, group_dst=peer, tag=TAG))
-        self._works = [work for work in works if work is not None]
+            works.append((group.send([header], peer, TAG), peer, "sent"))
         if self._watcher is not None:
             self._watched = self._watcher.submit(self.finish_rounds)
 
@@ -253,12 +259,14 @@ class _PeerTransfer(Transfer):
         return works
 
     def _finish(self) -> None:
-        if self._watched is None:
+        # A thread that has not begun is not waited for: this one waits for the messages itself, one switch fewer.
+        if self._watched is None or self._watched.cancel():
             self.finish_rounds()
         else:
             # Also raises an error of the thread, such as a header that was not expected.
             self._watched.result()
-        self._staged.land()
+        if self._staged.copies:
+            self._staged.land()
 
     def finish_rounds(self) -> None:
         """Wait for the posted round, then post and wait for each remaining one.
@@ -267,33 +275,27 @@ class _PeerTransfer(Transfer):
             UnexpectedMessage: if a header is not the expected one; does not wait for its body.
             MissingMessage: if a message is not received, with its sender.
         """
+        headers, timeout = self._staged.headers, () if self._timeout is None else (self._timeout,)
         for round_ in self._rounds:
-            works = iter(self._works)  # in the order of posting: header and body of each source, then sends
-            if self._joint:  # one work for the whole group
-                for work in works:
-                    work.wait()
-            for peer in round_.sources:
-                if self._staged.headers is not None:
-                    _await_next(works, peer, self._timeout)
-                    self._staged.headers.check_received(peer)  # raises before waiting for a body that may never match
+            for work in self._joint_works:
+                work.wait()
+            for work, peer, what in self._works:  # in the order of posting
+                try:
+                    work.wait(*timeout)
+                except RuntimeError as error:
+                    raise MissingMessage(peer, str(error), is_sent=what == "sent") from error
+                if what == "header" and headers is not None:
+                    headers.check_received(peer)  # raises before waiting for a body that may never match
+                elif what == "body":
+                    self.seconds[peer] = time.perf_counter() - self.started
+            for peer in round_.sources if self._joint else ():
+                if headers is not None:
+                    headers.check_received(peer)
                 if self._bodies:
-                    _await_next(works, peer, self._timeout)
-                    self._arrived(peer)
-            for peer in round_.targets * (self._bodies + (self._staged.headers is not None)):  # bodies, then headers
-                _await_next(works, peer, self._timeout, is_sent=True)
-            self.post_round()
+                    self.seconds[peer] = time.perf_counter() - self.started
+            if self._next < len(self._rounds):
+                self.post_round()
         self.wire_s = time.perf_counter() - self.started
-
-
-def _await_next(
-    works: Iterator[dist.Work], peer: int, timeout: timedelta | None = None, *, is_sent: bool = False
-) -> None:
-    if (work := next(works, None)) is None:
-        return
-    try:
-        work.wait() if timeout is None else work.wait(timeout)
-    except RuntimeError as error:
-        raise MissingMessage(peer, str(error), is_sent=is_sent) from error
 
 
 class AllToAll(_OverGroup):
@@ -349,8 +351,9 @@ class _AllToAllTransfer(Transfer):
         for peer, part in enumerate(self._received.split(self._sizes)):
             if part.numel():
                 self._staged.receive[peer].copy_(part)
-                self._arrived(peer)
-        self._staged.land()
+                self.seconds[peer] = time.perf_counter() - self.started
+        if self._staged.copies:
+            self._staged.land()
 
 
 class Alone:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from gnnqlab.observe import NO_OBSERVERS, Observers, PhaseEnded
 
@@ -65,30 +65,31 @@ class PhaseTimer:
         self._beat, self._timer, self._observers = beat, timer, observers
         self._folded = False  # True inside whole()
         self._turners: dict[str, Callable[[object], None]] = {}
+        self._blocks = {phase: _Block(self, phase) for phase in _ALL}
         self._open = "other"
         self._since = timer()
         self._seconds = dict.fromkeys(_ALL, 0.0)
 
-    @contextmanager
-    def __call__(self, phase: str) -> Iterator[None]:
-        if self._folded:
-            # The seconds count for the enclosing phase, but the heartbeat must still show a wait for another worker.
-            self._beat(_BEATS.get(phase, _BEATS.get(self._open, "compute")))
-            yield
-            self._beat(_BEATS.get(self._open, "compute"))
-            return
-        outer_phase = self._switch(phase)
-        try:
-            yield
-        finally:
-            self._switch(outer_phase)
+    def __call__(self, phase: str) -> AbstractContextManager[None]:
+        return self._blocks[phase]
 
     def enter(self, phase: str) -> str:
         """Open a phase until another is opened or the enclosing block ends; return the phase before.
 
         The heartbeat is not updated, because both phases are computation.
         """
-        return self._open if self._folded else self._switch_silently(phase)
+        outer_phase = self._open
+        if self._folded:
+            return outer_phase
+        time_s = self._timer()
+        self._seconds[outer_phase] += time_s - self._since  # every second belongs to exactly one phase
+        if self._observers.phase_ended:
+            observers = self._observers
+            observers.emit(
+                observers.phase_ended, PhaseEnded(observers.rank, observers.epoch, outer_phase, self._since, time_s)
+            )
+        self._open, self._since = phase, time_s
+        return outer_phase
 
     def enter_hook(self, phase: str) -> Callable[[object], None]:
         """Return a function that opens a phase and ignores its argument, one per phase, for backward hooks."""
@@ -112,26 +113,28 @@ class PhaseTimer:
 
     def take(self) -> dict[str, float]:
         """Return seconds per phase since the last call and reset them; each second is counted once."""
-        self._switch(self._open)  # counts the open interval up to this moment
+        self.enter(self._open)  # counts the open interval up to this moment
         seconds, self._seconds = self._seconds, dict.fromkeys(_ALL, 0.0)
         return seconds
 
-    def _switch(self, phase: str) -> str:
-        outer_phase = self._switch_silently(phase)
-        self._beat(_BEATS.get(phase, "compute"))
-        return outer_phase
 
-    def _switch_silently(self, phase: str) -> str:
-        time_s = self._timer()
-        outer_phase = self._open
-        self._seconds[outer_phase] += time_s - self._since  # every second belongs to exactly one phase
-        if self._observers.phase_ended:
-            observers = self._observers
-            observers.emit(
-                observers.phase_ended, PhaseEnded(observers.rank, observers.epoch, outer_phase, self._since, time_s)
-            )
-        self._open, self._since = phase, time_s
-        return outer_phase
+class _Block:
+    """Block of one phase; blocks nest, also in blocks of the same phase. A generator would make five calls more."""
+
+    def __init__(self, clock: PhaseTimer, phase: str) -> None:
+        self._clock, self._phase = clock, phase
+        self._outer_phases: list[str] = []
+
+    def __enter__(self) -> None:
+        clock = self._clock
+        self._outer_phases.append(clock.enter(self._phase))
+        # In an inclusive block the phase stays open, but the heartbeat must still show a wait for another worker.
+        clock._beat(_BEATS.get(self._phase, _BEATS.get(clock._open, "compute")))
+
+    def __exit__(self, *error: object) -> None:
+        clock, outer_phase = self._clock, self._outer_phases.pop()
+        clock.enter(outer_phase)
+        clock._beat(_BEATS.get(outer_phase, "compute"))
 
 
 def include_parts(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -54,8 +54,8 @@ FAULTS = (
     Fault(
         name="halo: the pair of a reduction in the order of an exchange",
         file="halo/row_transfers.py",
-        before="(reversed(values) if is_reduction else values)",
-        after="values",
+        before="return (values[1], values[0]) if is_reduction else (values[0], values[1])",
+        after="return (values[0], values[1])",
         test="halo/test_edge_plans.py::test_derivatives_in_few_bits_are_straight_through",
         why="partial sums would have the bits of their gradients",
     ),

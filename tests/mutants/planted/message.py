@@ -6,8 +6,8 @@ FAULTS = (
     Fault(
         name="differences taken of bfloat16 rows",
         file="message/channels/channel.py",
-        before="encodes_bfloat16 = self.selection.encodes_rows and self._codec",
-        after="encodes_bfloat16 = self._codec",
+        before="self.takes_bfloat16 = self.selection.encodes_rows and codec",
+        after="self.takes_bfloat16 = codec",
         test="message/test_short.py::test_only_a_channel_that_encodes_the_rows_themselves_takes_them_as_they_are",
         why="what a cache holds is float32: what is left of a row would be rounded before it is added",
     ),
@@ -54,8 +54,8 @@ FAULTS = (
     Fault(
         name="checksums not counted as sent",
         file="message/transport/header.py",
-        before="return SIZE * len(self.sent)",
-        after="return (SIZE - 8) * len(self.sent)",
+        before="self.num_bytes = SIZE * len(sent)",
+        after="self.num_bytes = (SIZE - 8) * len(sent)",
         test="message/test_header.py::test_sent_bytes_equal_the_counted_bytes_with_one_header_per_message",
         why="bytes of a run would not be those of its wire",
     ),
