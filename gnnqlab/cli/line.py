@@ -124,7 +124,9 @@ def _run(arguments: Sequence[str] | None) -> None:
         raise SystemExit(_complain(error, 1, as_json)) from None
     if command.json:
         print(json.dumps(result))
-    if isinstance(command, Compare) and result["failed"]:
+    # Gradescope takes the error of its one file from results.json.
+    is_unread = isinstance(command, Course) and command.gradescope is None and result.get("unreadable")
+    if is_unread or (isinstance(command, Compare) and result["failed"]):
         raise SystemExit(1)
 
 

@@ -148,6 +148,22 @@ def test_copies_have_no_outputs_unless_they_are_wanted(tmp_path: Path, capsys: p
         assert file.read_bytes() == (course_folder() / file.name).read_bytes()
 
 
+def test_chosen_notebooks_are_copied_without_solutions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "class"
+    cli.main(["notebooks", str(folder), "--only", "04,20", "--without-solutions"])
+    books = sorted(folder.glob("*.ipynb"))
+    assert [book.name[:2] for book in books] == ["04", "20"]
+    for book in books:
+        nbformat.validate(nbformat.read(book, as_version=4))
+        assert "A solution" in (course_folder() / book.name).read_text(encoding="utf-8")
+        assert "A solution" not in book.read_text(encoding="utf-8") and "</details>" not in book.read_text(
+            encoding="utf-8"
+        )
+    with pytest.raises(SystemExit):
+        cli.main(["notebooks", str(folder), "--only", "04,77"])
+    assert "only must be numbers of notebooks, 00, 01, " in capsys.readouterr().err
+
+
 def test_graded_cells_are_those_of_nbgrader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from gnnqlab.course.exercises import EXERCISES
 

@@ -67,3 +67,23 @@ def test_modules_that_depend_on_the_workers_are_named_with_the_way_out(name: str
 def test_such_a_model_breaks_the_law(name: str) -> None:
     with pytest.raises(gq.testing.LawBroken):
         gq.testing.check_law(f"{__name__}:{name}", workers=(1, 2))
+
+
+class WrongForward(nn.Module):
+    """Model with a further argument of ``forward``."""
+
+    def forward(self, g, x, edges):
+        return x
+
+
+def test_another_forward_is_refused_before_any_process_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    @gq.models.register_model(norms=("none",))
+    def wrong_forward(settings, in_features, num_classes, seed):
+        return WrongForward()
+
+    monkeypatch.setattr("gnnqlab.launch.local.begin", lambda *_, **__: pytest.fail("a process was started"))
+    for workers in (1, 2):
+        with pytest.raises(
+            TypeError, match=r"forward of model wrong_forward must accept \(g, x\), .* got \(g, x, edges\)"
+        ):
+            gq.launch("sbm:100,3,6", model="wrong_forward", workers=workers, out=tmp_path)
