@@ -147,7 +147,7 @@ def test_an_interrupted_set_up_ends_its_programs_and_says_so(tmp_path: Path, num
         "set_up.install_tools = set_up.install_packages = lambda *_: None\n"
         "set_up.isas, set_up.STATE = lambda goal: (), Path('none')\n"
         "def compile_kernels(*_, **__):\n"
-        "    set_up.run(sys.executable, '-c', 'import time; print(1, file=open(\\'started\\', \\'w\\')); time.sleep(3600)')\n"
+        "    set_up.run('sh', '-c', 'touch started; exec sleep 3600')\n"
         "set_up.compile_kernels = compile_kernels\n"
         "sys.exit(set_up.main(['test', '--cuda', 'OFF']))"
     )

@@ -12,6 +12,7 @@ __all__ = ["SOLUTION", "Notebooks", "course_folder"]
 
 SOLUTION = re.compile(r"<details><summary>A solution.*?</summary>(.*?)</details>", re.DOTALL)
 """Solution that a notebook folds under an exercise."""
+_OTHER_PAGE = re.compile(r"\[([^\[\]]*)\]\(\.\./docs/[^)]*\)")
 
 
 @dataclass(kw_only=True)
@@ -35,15 +36,17 @@ class Notebooks:
 
     def run(self) -> dict[str, Any]:
         books = {book.name: self._text(book) for book in self._chosen()}
+        glossary = (course_folder() / "glossary.md").read_text(encoding="utf-8")
+        files = {**{name: _with_own_links(text) for name, text in books.items()}, "glossary.md": glossary}
         # All are checked before the first copy, so that a refusal leaves the folder unchanged.
-        names = [name for name, text in books.items() if not self._can_write(name, text)]
+        names = [name for name, text in files.items() if not self._can_write(name, text)]
         if names and not self.overwrite:
             raise ValueError(
                 f"modified notebooks are not replaced by default, got {self.folder} with {', '.join(names)}; choose "
                 "another folder, or --overwrite"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        for name, text in books.items():
+        for name, text in files.items():
             (self.folder / name).write_text(text, encoding="utf-8")
         if not self.json:
             print(f"{len(books)} notebooks in {self.folder}; start with: jupyter lab {self.folder / min(books)}")
@@ -87,6 +90,11 @@ class Notebooks:
         target = self.folder / name
         # An identical copy may be written again.
         return not target.exists() or target.read_bytes() == text.encode()
+
+
+def _with_own_links(text: str) -> str:
+    """Return a notebook whose links to the glossary lead to its copy; other pages are not in the folder."""
+    return _OTHER_PAGE.sub(r"\1", text.replace("](../docs/glossary.md", "](glossary.md"))
 
 
 def _graded_cells(cell: dict[str, Any]) -> list[dict[str, Any]]:

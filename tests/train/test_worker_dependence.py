@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -76,14 +78,15 @@ class WrongForward(nn.Module):
         return x
 
 
-def test_another_forward_is_refused_before_any_process_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    @gq.models.register_model(norms=("none",))
-    def wrong_forward(settings, in_features, num_classes, seed):
-        return WrongForward()
+def wrong_forward(settings, in_features, num_classes, seed):
+    return WrongForward()
 
+
+@each("workers", [1, 2, 3])
+def test_another_forward_is_refused_before_any_process_starts(
+    workers: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("gnnqlab.launch.local.begin", lambda *_, **__: pytest.fail("a process was started"))
-    for workers in (1, 2):
-        with pytest.raises(
-            TypeError, match=r"forward of model wrong_forward must accept \(g, x\), .* got \(g, x, edges\)"
-        ):
-            gq.launch("sbm:100,3,6", model="wrong_forward", workers=workers, out=tmp_path)
+    model = f"{__name__}:wrong_forward"
+    with pytest.raises(TypeError, match=r"forward of model .* must accept \(g, x\), .*got \(g, x, edges\)"):
+        gq.launch("sbm:100,3,6", model=model, workers=workers, out=tmp_path)

@@ -91,9 +91,10 @@ def test_a_class_is_one_table_and_one_page(tmp_path: Path, capsys: pytest.Captur
 def test_a_class_that_has_chosen_exercises_is_graded_on_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _take("Ada", tmp_path / "ada.json", names=("01.payload", "02.halo"))
+    folder = tmp_path / "class"
+    _take("Ada", folder / "ada.json", names=("01.payload", "02.halo"))
     capsys.readouterr()
-    cli.main(["course", "grade", str(tmp_path), "--only", "01,04.rounding", "--json"])
+    cli.main(["course", "grade", str(folder), "--only", "01,04.rounding", "--json"])
     result = json.loads(capsys.readouterr().out)
     (grade,) = result["grades"]
     assert grade["right"] == "2 of 4" and grade["percent"] == 50.0 and grade["wrong tries"] == 0, (
@@ -101,8 +102,8 @@ def test_a_class_that_has_chosen_exercises_is_graded_on_them(
     )
     assert grade["right exercises"] == "01.payload 04.rounding" and result["unreadable"] == []
     assert grade["01"] == "1 of 3" and grade["04"] == "1 of 1" and "02" not in grade
-    assert "06.time" not in (tmp_path / "grades.html").read_text(encoding="utf-8")
-    scores = gradescope_results(grade_file(tmp_path / "ada.json"), choose_exercises("01"))["tests"]
+    assert "06.time" not in (folder / "grades.html").read_text(encoding="utf-8")
+    scores = gradescope_results(grade_file(folder / "ada.json"), choose_exercises("01"))["tests"]
     assert [test["name"] for test in scores] == ["01.payload", "01.ratio", "01.rows"]
 
 
