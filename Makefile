@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 # The pinned versions are those of Python 3.11, so the interpreter is checked before anything is downloaded. What is set
-# up already costs a checksum.
+# up already costs a checksum. The set-up replaces its shell, so that a signal to make ends it.
 define SET_UP
 is_311='import sys; sys.exit(sys.version_info[:2] != (3, 11))'; found=; \
 for python in $(or $(PYTHON),$(BIN)/python python3.11 python3 python); do \
@@ -33,7 +33,7 @@ if [ -z "$$found" ]; then \
     "install it (Debian: apt-get install python3.11 python3.11-venv) or name one: make PYTHON=/path/to/python3.11" >&2; \
   exit 2; \
 fi; \
-"$$found" tests/set_up.py --cuda $(CUDA)
+exec "$$found" tests/set_up.py --cuda $(CUDA)
 endef
 
 .PHONY: help setup demo check test mutants lab slides notebooks docs gpu wheel try-wheel clean
@@ -54,7 +54,7 @@ check: setup
 
 # Without the packages of the site, where they cannot be had, its tests are skipped.
 test:
-	@$(SET_UP) docs || { echo "gnnqlab: the tests of the documentation as a site are skipped" >&2; $(SET_UP) test; }
+	@($(SET_UP) docs) || { echo "gnnqlab: the tests of the documentation as a site are skipped" >&2; $(SET_UP) test; }
 	@$(BIN)/python -m tests.run_all
 
 mutants: setup

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Sequence
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["aligned", "is_screen", "is_styled", "output_width", "path_link", "say_on_screen"]
+__all__ = ["aligned", "is_screen", "is_styled", "output_width", "path_link", "say_on_screen", "show_elapsed"]
 
 _NARROWEST = 28
 """Smallest number of characters of a wrapped column."""
+_ONE_LINE = threading.Lock()
 
 
 def is_screen() -> bool:
@@ -24,6 +28,40 @@ def say_on_screen(line: str) -> None:
     """Print a line of progress to standard error on a terminal or in a notebook; nothing in a file or pipe."""
     if is_screen():
         print(line, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def show_elapsed(step: str, *, every_s: float = 1.0) -> Iterator[None]:
+    """Show a step of a command and its seconds so far while the block runs, on a terminal or in a notebook only.
+
+    The line is removed at the end. Of blocks in each other the outer one is shown.
+
+    Args:
+        step: the step, without a line break.
+        every_s: seconds between updates; a block that takes less shows nothing.
+    """
+    if not is_screen() or not _ONE_LINE.acquire(blocking=False):
+        yield
+        return
+    start_s, ended, width = time.monotonic(), threading.Event(), 0
+
+    def update() -> None:
+        nonlocal width
+        while not ended.wait(every_s):
+            line = f"{step}: {time.monotonic() - start_s:.0f} s"
+            width = max(width, len(line))
+            print(f"\r{line}", end="", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=update, name="elapsed seconds", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        _ONE_LINE.release()
+        if width:
+            print(f"\r{' ' * width}\r", end="", file=sys.stderr, flush=True)
 
 
 def is_styled() -> bool:

@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -25,7 +26,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -55,20 +57,49 @@ UV_OPTIONS = {
 UV_VARIABLES = {"cert": "SSL_CERT_FILE", "client-cert": "SSL_CLIENT_CERT", "proxy": "HTTPS_PROXY"}
 
 
+PROGRESS_S = 10.0
+"""Seconds between lines of a step that takes long."""
+RUNNING: set[subprocess.Popen[str]] = set()
+"""Programs of the set-up, which end with it."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Set up .venv for one goal of the Makefile.")
     parser.add_argument("goal", choices=EXTRAS)
     parser.add_argument("--cuda", choices=("AUTO", "ON", "OFF"), default="AUTO")
     options = parser.parse_args(arguments)
-    make_environment()
-    state = State(STATE)
-    with ThreadPoolExecutor(1) as pool:
-        install_tools(state)
-        kernels = pool.submit(compile_kernels, state, isas(options.goal), cuda=wants_cuda(options.cuda))
-        install_packages(state, EXTRAS[options.goal])
-        kernels.result()
-    install_package(state)
+    try:
+        make_environment()
+        state = State(STATE)
+        with ThreadPoolExecutor(1) as pool, ended_on_interrupt():
+            install_tools(state)
+            kernels = pool.submit(compile_kernels, state, isas(options.goal), cuda=wants_cuda(options.cuda))
+            install_packages(state, EXTRAS[options.goal])
+            kernels.result()
+        install_package(state)
+    except KeyboardInterrupt as interrupt:
+        number = interrupt.args[0] if interrupt.args else signal.SIGINT
+        report("set-up interrupted; the same command goes on with the steps that are not done")
+        return 128 + int(number)
     return 0
+
+
+@contextmanager
+def ended_on_interrupt() -> Iterator[None]:
+    """End the programs of other threads if the block is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for process in tuple(RUNNING):
+            process.terminate()
+        raise
+
+
+def interrupt(number: int, frame: Any) -> None:
+    """Raise `KeyboardInterrupt` for a signal; make sends it again to the programs that it has started."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt(number)
 
 
 class State:
@@ -279,20 +310,37 @@ def checksum(*inputs: Path | str) -> str:
 def run(*command: object, path: str | None = None) -> None:
     """Run a command without its output, which is shown if it fails."""
     environment = {**os.environ, **({"PATH": path} if path else {})}
-    done = subprocess.run(
+    process = subprocess.Popen(
         [str(word) for word in command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    if done.returncode != 0:
+    RUNNING.add(process)
+    try:
+        output, _ = process.communicate()
+    finally:
+        process.kill()  # of an interrupted step; nothing if it has ended
+        RUNNING.discard(process)
+    if process.returncode != 0:
         words = " ".join(str(word) for word in command[:3])
-        raise SystemExit(f"{done.stdout[-3000:]}\ngnnqlab: {words} failed; its message is above")
+        raise SystemExit(f"{output[-3000:]}\ngnnqlab: {words} failed; its message is above")
 
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """Report the start of a step, and its seconds when it has ended."""
-    began = time.monotonic()
+    """Report the start of a step, its seconds so far while it takes long, and all of them when it has ended."""
+    began, ended = time.monotonic(), Event()
     report(f"{name} …")
-    yield
+
+    def report_progress() -> None:
+        while not ended.wait(PROGRESS_S):
+            report(f"{name}: {time.monotonic() - began:.0f} s so far")
+
+    progress = Thread(target=report_progress, daemon=True)
+    progress.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        progress.join()
     report(f"{name}: done in {time.monotonic() - began:.0f} s")
 
 
@@ -301,4 +349,6 @@ def report(text: str) -> None:
 
 
 if __name__ == "__main__":
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, interrupt)
     sys.exit(main())

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests import set_up
-from tests.slow_down import HANG_S
+from tests.slow_down import HANG_S, wait_until
 
 ROOT = Path(__file__).parent.parent
 
@@ -114,6 +117,49 @@ def test_cuda_kernels_need_a_gpu_or_a_wish(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(set_up.shutil, "which", lambda name: f"/bin/{name}")
     monkeypatch.setattr(set_up.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, b"GPU 0: H100"))
     assert set_up.wants_cuda("AUTO")
+
+
+def test_a_long_step_reports_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    reported = threading.Event()
+
+    def report(text: str) -> None:
+        lines.append(text)
+        if "so far" in text:
+            reported.set()
+
+    monkeypatch.setattr(set_up, "PROGRESS_S", 1e-3)
+    monkeypatch.setattr(set_up, "report", report)
+    with set_up.step("compile"):
+        assert reported.wait(HANG_S)
+    assert lines[0] == "compile …" and lines[1] == "compile: 0 s so far" and lines[-1].startswith("compile: done in")
+    with pytest.raises(KeyboardInterrupt), set_up.step("stopped"):
+        raise KeyboardInterrupt
+    assert not any(line.startswith("stopped: done") for line in lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_set_up_ends_its_programs_and_says_so(tmp_path: Path, number: signal.Signals) -> None:
+    program = (
+        "import signal, sys, runpy; from pathlib import Path; from tests import set_up\n"
+        "for each in (signal.SIGINT, signal.SIGTERM): signal.signal(each, set_up.interrupt)\n"
+        "set_up.make_environment = set_up.install_package = lambda *_: None\n"
+        "set_up.install_tools = set_up.install_packages = lambda *_: None\n"
+        "set_up.isas, set_up.STATE = lambda goal: (), Path('none')\n"
+        "def compile_kernels(*_, **__):\n"
+        "    set_up.run('sh', '-c', 'touch started; exec sleep 3600')\n"
+        "set_up.compile_kernels = compile_kernels\n"
+        "sys.exit(set_up.main(['test', '--cuda', 'OFF']))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    wait_until(lambda: (tmp_path / "started").exists(), what="the program of the set-up")
+    process.send_signal(number)
+    _, error = process.communicate(timeout=HANG_S)
+    assert process.returncode == 128 + number
+    assert error == "gnnqlab: set-up interrupted; the same command goes on with the steps that are not done\n"
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import gnnqlab as gq
 from gnnqlab import terminal
 from gnnqlab.terminal import aligned, path_link
 from tests.cases import each
+from tests.slow_down import HANG_S
 
 _COLUMNS = ["name", "about", "total", "bytes"]
 _ROWS = [["adaqp", "Bit-widths for each group of rows, chosen by a mixed-integer problem.", "1.2 s", "3 MB"],
@@ -59,3 +61,31 @@ def test_progress_is_printed_on_a_screen_only(
         assert capsys.readouterr().err == printed
     for function in (gq.recommend, gq.autotune):
         assert inspect.signature(function).parameters["say"].default is terminal.say_on_screen
+
+
+def test_elapsed_seconds_are_one_line_of_the_outer_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen:
+        """Standard error that signals its first text."""
+
+        def __init__(self) -> None:
+            self.text, self.printed = "", threading.Event()
+
+        def write(self, text: str) -> None:
+            self.text += text
+            self.printed.set()
+
+        def flush(self) -> None:
+            """Do nothing: no text is buffered."""
+
+    for is_screen in (False, True):
+        screen = Screen()
+        monkeypatch.setattr(terminal, "is_screen", lambda: is_screen)  # noqa: B023
+        monkeypatch.setattr(sys, "stderr", screen)
+        with terminal.show_elapsed("timing", every_s=1e-3), terminal.show_elapsed("inner", every_s=1e-3):
+            assert not is_screen or screen.printed.wait(HANG_S)
+        assert "inner" not in screen.text
+        assert screen.text.startswith("\rtiming: ") if is_screen else not screen.text
+    assert screen.text.endswith("\r") and screen.text.split("\r")[-2].isspace(), "the line is removed at the end"
+    with terminal.show_elapsed("second", every_s=HANG_S):
+        pass  # a block that ends before the first update
+    assert "second" not in screen.text

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from dataclasses import dataclass
 from typing import Any
 
-from gnnqlab.cli.console import plain_table
+from gnnqlab.cli.console import plain_table, say_on_standard_error
 from gnnqlab.cli.options import Options
 
 __all__ = ["Autotune"]
@@ -49,7 +48,7 @@ class Autotune(Options):
             confirm=self.confirm,
             epochs=self.trial_epochs,
             out=self.out,
-            say=lambda line: print(line, file=sys.stderr),
+            say=say_on_standard_error,
         )
         result = tuning.to_json()
         values = {"lam": tuning.lam, "group_size": tuning.group_size, "period": tuning.period, "bit_widths": bit_widths}

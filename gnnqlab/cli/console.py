@@ -1,15 +1,44 @@
-"""Tables of commands: the figures of one run, and plain lists."""
+"""Output of commands: tables, lines of progress, and standard output that has JSON alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gnnqlab.run.summary import Summary
 from gnnqlab.terminal import aligned, output_width
 from gnnqlab.train.loop.scores import further_test_scores, get_test_score
 
-__all__ = ["duration_text", "plain_table", "run_table"]
+__all__ = ["duration_text", "plain_table", "run_table", "say_on_standard_error", "standard_output_for_json"]
+
+
+def say_on_standard_error(line: str) -> None:
+    """Print a line of progress to standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def standard_output_for_json() -> Iterator[None]:
+    """Keep standard output for JSON: what libraries print in the block, also compiled ones, goes to standard error."""
+    sys.stdout.flush()
+    try:
+        output = os.dup(1)
+    except OSError:  # closed by the caller of this process
+        output = -1
+    try:
+        if output >= 0:
+            os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if output >= 0:
+            ctypes.CDLL(None).fflush(None)  # lines in the buffers of C, which would be written to the JSON later
+            os.dup2(output, 1)
+            os.close(output)
 
 
 def run_table(summary: dict[str, Any]) -> str:

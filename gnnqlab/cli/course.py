@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ class Course:
     """grade: results.json of a Gradescope autograder, written instead of the tables."""
     run_code: bool = False
     """grade: run handed-in code once more, with your rights; use a container, or read it first."""
+    only: str | None = None
+    """grade: exercises and notebooks that count, separated by commas, for instance 01,06.time; default: all."""
     json: bool = False
     """End standard output with one JSON object."""
 
@@ -38,12 +41,16 @@ class Course:
                 f"action must be one of {', '.join(_ACTIONS)}, got {self.action!r}{did_you_mean(self.action, _ACTIONS)}"
             )
         if self.action == "pack":
-            if self.out is not None or self.gradescope is not None or self.run_code:
-                raise ValueError("--out, --gradescope and --run-code belong to grade, got one with pack; leave it out")
+            if any((self.out, self.gradescope, self.run_code, self.only)):
+                raise ValueError(
+                    "--out, --gradescope, --run-code and --only belong to grade, got one with pack; leave it out"
+                )
             files = attached("course.pack")(self.folder, course_folder())
             result: dict[str, Any] = {"files": [str(file) for file in files]}
         else:
-            result = attached("course.grade")(self.folder, self.out, gradescope=self.gradescope, run_code=self.run_code)
+            result = attached("course.grade")(
+                self.folder, self.out, gradescope=self.gradescope, run_code=self.run_code, only=self.only
+            )
         if not self.json:
             self._print(result)
         return result
@@ -52,3 +59,5 @@ class Course:
         for grade in result.get("grades", ()):
             print(f"{grade['student']} ({grade['file']}): {grade['right']}, file {grade['file is']}")
         print("\n".join(result["files"]))
+        if unreadable := result.get("unreadable"):
+            print(f"gnnqlab: {len(unreadable)} file(s) could not be read: {', '.join(unreadable)}", file=sys.stderr)

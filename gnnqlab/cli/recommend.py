@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
-from gnnqlab.cli.console import plain_table
+from gnnqlab.cli.console import plain_table, say_on_standard_error
 from gnnqlab.cli.options import Options
 
 __all__ = ["Recommend"]
@@ -42,11 +41,12 @@ class Recommend(Options):
             confirm=self.confirm,
             epochs=self.trial_epochs,
             out=self.out,
-            say=lambda line: print(line, file=sys.stderr),
+            say=say_on_standard_error,
         )
         if not self.json:
+            print(f"Recommended: {found.reason}.\n\nSystems on {found.probe.config.workers} workers:")
             print(plain_table(found.table().reset_index().to_dict("records")))
-            print("\n".join([f"{found.reason}.", *found.notes]))
+            print("\n".join(["", *found.notes]))
             if found.confirmed is not None:
                 print(found.confirmed.to_string(float_format="{:.4g}".format))
             if found.command is not None:

@@ -54,7 +54,7 @@ def check_trainable(graph: GraphArrays, *, features: bool) -> None:
         if not is_present
     ]
     if missing_parts:
-        way = ", set node_features to 'degree' or 'learned'" if "features" in missing_parts else ""
+        way = ", set node_features (--node-features) to 'degree' or 'learned'" if "features" in missing_parts else ""
         raise ValueError(
             f"training needs features, labels and a train split, graph {graph.name!r} has no "
             f"{', '.join(missing_parts)}; pass features and labels when building the graph (Graph.from_edges, "

@@ -15,6 +15,7 @@ from typing import Any
 
 from gnnqlab.launch.guarded import begin
 from gnnqlab.systems.registry import make_system
+from gnnqlab.terminal import show_elapsed
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import link_name, parse_link
 
@@ -158,6 +159,7 @@ def estimate_host_bytes(messages: float, gradients: float, workers: int, hosts: 
     return messages * to_others / hosts + 2 * (workers - 1) / workers * gradients
 
 
+@show_elapsed("calibrating the link by a short run of Vanilla")
 def _vanilla(config: RunConfig, *, epochs: int, **launch: Any) -> dict[str, Any]:
     """Return the summary of a short Vanilla run with the graph, model, partition and exchange of a configuration."""
     # Vertex-cuts and block partitions work only with their own exchange.

@@ -43,6 +43,7 @@ def launch(
 
     Raises:
         ValueError: if the run needs a GPU and there is none, or more memory than is free.
+        TypeError: if the method ``forward`` of a user's model takes other arguments than ``(g, x)``.
         LaunchRefused: if the folder of the run or the cache cannot be written, or this machine has too little for the
             run; it is a ``RuntimeError``.
         RuntimeError: if the guard does not start.
@@ -56,17 +57,19 @@ def launch(
     check_machine(config, root)
     if fit == FIT:  # other functions need no graph
         check_graph(config)
+    from gnnqlab.train.worker_dependence import worker_dependent_modules
+
+    dependent_modules = worker_dependent_modules(config)  # raises for a model whose forward takes other arguments
     if config.launch.comm_share is not None:
         from gnnqlab.launch.calibrate import resolve_comm_share
 
         [config] = resolve_comm_share([config])  # with a link in place of comm_share
     from gnnqlab.train.aggregation_calls import unused_settings
     from gnnqlab.train.records.evaluation_pauses import advice
-    from gnnqlab.train.worker_dependence import worker_dependent_modules
 
     if text := advice(config.system, config.workers, config.train.evaluate_every):
         warnings.warn(text, stacklevel=2)
-    for text in [*unused_settings(config), *worker_dependent_modules(config)]:
+    for text in [*unused_settings(config), *dependent_modules]:
         warnings.warn(text, stacklevel=2)
     if text := _slow_kernels(config.launch.device):
         warnings.warn(text, stacklevel=2)

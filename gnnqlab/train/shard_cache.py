@@ -35,6 +35,7 @@ from gnnqlab.partition.parts import (
     store_shards,
 )
 from gnnqlab.partition.shard import Shard
+from gnnqlab.terminal import show_elapsed
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.records.machine import machine_file
 from gnnqlab.train.writable import require_writable
@@ -284,7 +285,8 @@ def _store(
         split = split_links(graph, val=held.val, test=held.test, seed=held.seed)
         links = _digest([graph.content_hash, *dataclasses.astuple(held)])  # other shares have other files
         graph = split.graph
-    folder = store_shards(graph, partitioner, workers, progress=lambda rank: phase("partition", limit_s=_LONG_S))
+    with show_elapsed("partitioning the graph"):
+        folder = store_shards(graph, partitioner, workers, progress=lambda rank: phase("partition", limit_s=_LONG_S))
     if split is not None and links is not None:
         # A link belongs to the worker that owns its source.
         owner = owner_of(folder, workers, graph.num_nodes)

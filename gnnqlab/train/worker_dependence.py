@@ -7,6 +7,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from gnnqlab.graph.sources.sizes import least_size
+from gnnqlab.nn.models.model_output import require_forward
 from gnnqlab.nn.models.registry import build_model, model_home
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.node_features import num_features
@@ -21,12 +22,15 @@ def worker_dependent_modules(config: RunConfig) -> list[str]:
     numbers in the order of a worker's rows, where ``g.dropout`` draws them by node. Functions such as ``torch.dropout``
     in a model's ``forward`` are found by :func:`gnnqlab.testing.check_law` only.
 
+    Raises:
+        TypeError: if ``forward`` of the model takes other arguments than ``(g, x)``.
+
     Example:
         >>> from gnnqlab.train.config.configure import configure
         >>> worker_dependent_modules(configure("sbm:100,3,6", workers=2))
         []
     """
-    if config.workers == 1 or not model_home(config.model.name):
+    if not model_home(config.model.name):
         return []
     size = least_size(config.graph)
     given, classes = (4, 3) if size is None else (size.features or 4, size.classes or 3)
@@ -34,6 +38,9 @@ def worker_dependent_modules(config: RunConfig) -> list[str]:
     try:
         model = build_model(config.model, features, classes, seed=0)
     except Exception:  # the workers report a model that cannot be built
+        return []
+    require_forward(config.model.name, model)
+    if config.workers == 1:
         return []
     return [
         f"module {name or 'itself'} of model {config.model.name}, {type(module).__name__}, {effect}, so losses depend "

@@ -25,6 +25,7 @@ from gnnqlab.partition.parts import cache_folder
 from gnnqlab.run.run import Run
 from gnnqlab.systems.registry import make_system
 from gnnqlab.systems.system import System
+from gnnqlab.terminal import show_elapsed
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import Link
 from gnnqlab.train.processors import usable_processors
@@ -210,6 +211,7 @@ def probed_parts(system: System) -> dict[str, Any]:
     return {axis: getattr(system, axis) for axis in PROBED} | fixed
 
 
+@show_elapsed("timing two short runs")
 def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, quantile: float = 0.5) -> Timing:
     """Launch the two short runs, or return the cached result of an earlier call.
 

@@ -28,6 +28,7 @@ from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.simulation.weight_terms import weight_terms
 from gnnqlab.systems.registry import make_system
 from gnnqlab.systems.system import System
+from gnnqlab.terminal import show_elapsed
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.tune.timing import with_probed_parts
 from gnnqlab.tune.traced import Reach, Theorem, Trace, TracedMessage
@@ -38,6 +39,7 @@ _LARGEST = 1 << 28
 """Limit of elements of the features for Theorem 3's factors, which are dense."""
 
 
+@show_elapsed("tracing messages in this process")
 def trace(
     graph: Graph,
     model: ModelSettings,

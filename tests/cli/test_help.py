@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from docs.site.course_glossary import FILE, course_glossary
 from gnnqlab import cli
 from gnnqlab.cli import kept_help
 from gnnqlab.cli.line import ENVIRONMENT
@@ -124,8 +125,11 @@ def test_notebooks_are_copied_and_changed_ones_need_overwrite(
     cli.main(["notebooks", str(folder), "--json"])
     books = json.loads(capsys.readouterr().out)["notebooks"]
     there = {file.name: file.read_bytes() for file in folder.iterdir()}
-    assert set(there) == {file.name for file in course_folder().glob("*.ipynb")}
-    assert books == sorted(str(folder / name) for name in there) and len(there) > 20
+    assert set(there) == {*(file.name for file in course_folder().glob("*.ipynb")), "glossary.md"}
+    assert books == sorted(str(file) for file in folder.glob("*.ipynb")) and len(there) > 20
+    for file in folder.iterdir():  # a wheel has no documentation
+        text = file.read_text(encoding="utf-8")
+        assert "../docs" not in text and ("](glossary.md" in text or file.name in ("glossary.md", "24_on_a_gpu.ipynb"))
     mine = folder / "01_first_run.ipynb"
     mine.write_text("mine")
     with pytest.raises(SystemExit) as end:
@@ -136,16 +140,42 @@ def test_notebooks_are_copied_and_changed_ones_need_overwrite(
     assert mine.read_bytes() == there[mine.name]
 
 
+def test_the_glossary_of_the_course_is_that_of_the_documentation() -> None:
+    """After a change of docs/glossary.md: python -m docs.site.course_glossary."""
+    text = course_glossary()
+    assert FILE.read_text(encoding="utf-8") == text
+    assert "](" not in text and "boundary node" in text
+
+
 def test_copies_have_no_outputs_unless_they_are_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["notebooks", str(tmp_path / "blank")])
-    for file in (tmp_path / "blank").iterdir():
+    for file in (tmp_path / "blank").glob("*.ipynb"):
         cells = [cell for cell in nbformat.read(file, as_version=4).cells if cell.cell_type == "code"]
         assert not any(cell.outputs or cell.execution_count for cell in cells)
         stored = nbformat.read(course_folder() / file.name, as_version=4)
         assert [cell.source for cell in cells] == [cell.source for cell in stored.cells if cell.cell_type == "code"]
     cli.main(["notebooks", str(tmp_path / "whole"), "--with-outputs"])
-    for file in (tmp_path / "whole").iterdir():
-        assert file.read_bytes() == (course_folder() / file.name).read_bytes()
+    for file in (tmp_path / "whole").glob("*.ipynb"):
+        stored, copied = nbformat.read(course_folder() / file.name, as_version=4), nbformat.read(file, as_version=4)
+        assert [cell for cell in copied.cells if cell.cell_type == "code"] == [
+            cell for cell in stored.cells if cell.cell_type == "code"
+        ]
+
+
+def test_chosen_notebooks_are_copied_without_solutions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "class"
+    cli.main(["notebooks", str(folder), "--only", "04,20", "--without-solutions"])
+    books = sorted(folder.glob("*.ipynb"))
+    assert [book.name[:2] for book in books] == ["04", "20"]
+    for book in books:
+        nbformat.validate(nbformat.read(book, as_version=4))
+        assert "A solution" in (course_folder() / book.name).read_text(encoding="utf-8")
+        assert "A solution" not in book.read_text(encoding="utf-8") and "</details>" not in book.read_text(
+            encoding="utf-8"
+        )
+    with pytest.raises(SystemExit):
+        cli.main(["notebooks", str(folder), "--only", "04,77"])
+    assert "only must be numbers of notebooks, 00, 01, " in capsys.readouterr().err
 
 
 def test_graded_cells_are_those_of_nbgrader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,7 +183,7 @@ def test_graded_cells_are_those_of_nbgrader(tmp_path: Path, capsys: pytest.Captu
 
     cli.main(["notebooks", str(tmp_path / "class"), "--nbgrader"])
     graded = {}
-    for file in (tmp_path / "class").iterdir():
+    for file in (tmp_path / "class").glob("*.ipynb"):
         book = nbformat.read(file, as_version=4)
         nbformat.validate(book)
         for cell in book.cells:

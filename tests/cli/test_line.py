@@ -106,7 +106,7 @@ def test_lists_come_as_tables_and_as_json(name, capsys, tmp_path, monkeypatch):
     cli.main([name])
     assert capsys.readouterr().out.strip()
     cli.main([name, "--json"])
-    (rows,) = json.loads(capsys.readouterr().out.splitlines()[-1]).values()
+    (rows,) = json.loads(capsys.readouterr().out).values()
     assert isinstance(rows, list)
 
 
@@ -138,7 +138,7 @@ def test_json_output_contains_the_error_and_exit_code(words, code, text, capsys,
     with pytest.raises(SystemExit) as end:
         cli.main(words)
     said = capsys.readouterr()
-    answer = json.loads(said.out.splitlines()[-1])
+    answer = json.loads(said.out)
     assert end.value.code == answer["exit_code"] == code
     assert text in answer["error"] and answer["error"] in said.err
 
@@ -149,6 +149,24 @@ def test_an_interrupt_and_a_failure_are_objects_too(capsys, monkeypatch):
         with pytest.raises(SystemExit):
             cli.main(["models", "--json"])
         assert json.loads(capsys.readouterr().out)["exit_code"] == code
+
+
+def test_json_is_all_of_standard_output_for_every_command():
+    """Lines of Python, and of C with its own buffer, as HiGHS prints them, go to standard error."""
+    program = (
+        "import ctypes, os; from types import SimpleNamespace; from gnnqlab.cli import line\n"
+        "def run():\n"
+        "    print('noise of Python'); os.write(1, b'noise of a system call\\n')\n"
+        "    ctypes.CDLL(None).puts(b'noise of C')\n"
+        "    return {'answer': 1}\n"
+        "line._parse = lambda words: SimpleNamespace(json=True, run=run)\n"
+        "for name in line._COMMANDS: line.main([name, '--json'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) > 10 and all(json.loads(line) == {"answer": 1} for line in lines)
+    assert done.stderr.count("noise of") == 3 * len(lines)
 
 
 def _raise(error: BaseException) -> None:

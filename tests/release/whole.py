@@ -21,6 +21,7 @@ def wanted() -> set[str]:
     package = (ROOT / "gnnqlab").rglob("*")
     files = {str(file.relative_to(ROOT)) for file in package if file.is_file() and "__pycache__" not in file.parts}
     books = {f"gnnqlab/notebooks/{book.name}" for book in (ROOT / "notebooks").glob("*.ipynb")}
+    books.add("gnnqlab/notebooks/glossary.md")  # to which copies of the notebooks link
     return {file for file in files if not file.startswith("gnnqlab/kernels/_lib/")} | books
 
 

@@ -101,9 +101,9 @@ def test_links_use_degrees_without_the_held_out_edges(tmp_path: Path) -> None:
 
 def test_graph_without_features_is_refused_with_the_way_out(tmp_path: Path) -> None:
     graph = bare()
-    with pytest.raises(ValueError, match="has no features; .*node_features to 'degree' or 'learned'"):
+    with pytest.raises(ValueError, match=r"has no features; .*\(--node-features\) to 'degree' or 'learned'"):
         gq.configure(graph)
-    with pytest.raises(ValueError, match="needs node features, .*node_features to 'degree' or 'learned'"):
+    with pytest.raises(ValueError, match=r"needs node features, .*\(--node-features\) to 'degree' or 'learned'"):
         gq.configure(graph, task="links")
     with pytest.raises(ValueError, match="has no labels"):
         empty = {f"{split}_mask": torch.zeros(60, dtype=torch.bool) for split in ("train", "val", "test")}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -67,3 +69,24 @@ def test_modules_that_depend_on_the_workers_are_named_with_the_way_out(name: str
 def test_such_a_model_breaks_the_law(name: str) -> None:
     with pytest.raises(gq.testing.LawBroken):
         gq.testing.check_law(f"{__name__}:{name}", workers=(1, 2))
+
+
+class WrongForward(nn.Module):
+    """Model with a further argument of ``forward``."""
+
+    def forward(self, g, x, edges):
+        return x
+
+
+def wrong_forward(settings, in_features, num_classes, seed):
+    return WrongForward()
+
+
+@each("workers", [1, 2, 3])
+def test_another_forward_is_refused_before_any_process_starts(
+    workers: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("gnnqlab.launch.local.begin", lambda *_, **__: pytest.fail("a process was started"))
+    model = f"{__name__}:wrong_forward"
+    with pytest.raises(TypeError, match=r"forward of model .* must accept \(g, x\), .*got \(g, x, edges\)"):
+        gq.launch("sbm:100,3,6", model=model, workers=workers, out=tmp_path)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gnnqlab.by_name import did_you_mean
 from gnnqlab.course.exercises import EXERCISES
 from gnnqlab.course.shown import Page
 from gnnqlab.course.student import progress as kept
 from gnnqlab.course.student.code import CODE
 
-__all__ = ["PATHS", "exercises_of", "progress", "right_answers"]
+__all__ = ["PATHS", "choose_exercises", "exercises_of", "progress", "right_answers"]
 
 PATHS: dict[str, tuple[str, ...]] = {
     "From a first run to AdaQP": (
@@ -54,6 +55,33 @@ def exercises_of(notebook: str) -> list[str]:
         ['06.beta', '06.ratio', '06.time', '06.widths']
     """
     return sorted(name for name in (*EXERCISES, *CODE) if name.startswith(f"{notebook}."))
+
+
+def choose_exercises(only: str | Sequence[str] | None) -> list[str]:
+    """Return exercises by their names and the numbers of notebooks; all for ``None``.
+
+    Args:
+        only: names of exercises and numbers of notebooks, also in one text with commas.
+
+    Raises:
+        ValueError: if one of them has no exercise.
+
+    Example:
+        >>> choose_exercises("06,01.payload")
+        ['01.payload', '06.beta', '06.ratio', '06.time', '06.widths']
+    """
+    everything = sorted([*EXERCISES, *CODE])
+    if only is None:
+        return everything
+    words = [word.strip() for word in (only.split(",") if isinstance(only, str) else only)]
+    notebooks = {name[:2] for name in everything}
+    for word in words:
+        if word not in notebooks and word not in everything:
+            raise ValueError(
+                "only must name exercises such as 01.payload, or notebooks with exercises, such as 01, got "
+                f"{word!r}{did_you_mean(word, everything)}"
+            )
+    return [name for name in everything if name in words or name[:2] in words]
 
 
 def right_answers(state: Mapping[str, Any]) -> set[str]:

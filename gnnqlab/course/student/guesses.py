@@ -40,11 +40,16 @@ class Guess:
             values: a number each, or one of the quantity's words; ``None`` takes a guess back.
 
         Raises:
-            ValueError: for an unknown name, or a value that is no number.
+            ValueError: for an unknown name, or a value that is no number or below its least one.
         """
         quantities = QUANTITIES[self.notebook]
         _check_names(self.notebook, values)
         read = {name: _read(name, quantities[name], value) for name, value in values.items()}
+        for name, value in read.items():
+            unit = quantities[name].unit
+            # Points are differences, which may be below zero; nothing else that is guessed can be.
+            if isinstance(value, float) and value < 0 and unit != "points":
+                raise ValueError(f"{name} must be at least 0 {unit}, got {value:g}; guess the size alone")
         if not read:
             return
         self.values |= read

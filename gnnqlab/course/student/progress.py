@@ -89,13 +89,14 @@ def start(name: str | int) -> None:
     """Start the course as a student whose exercises have other numbers.
 
     The numbers are a function of the name and the exercise, so a name gives the same ones on every machine. Answers
-    under another name are put aside, and are back with that name.
+    under another name are put aside, and are back with that name; guesses and graded code have no numbers of a student
+    and stay.
 
     Args:
-        name: any name or number; empty for the numbers of the notebooks.
+        name: any name or number.
 
     Raises:
-        ValueError: if the name has more than 80 characters or a line break.
+        ValueError: if the name is empty, has more than 80 characters or a line break.
 
     Example:
         >>> import os, tempfile
@@ -107,19 +108,28 @@ def start(name: str | int) -> None:
         'Ada'
         >>> del os.environ["GNNQLAB_RUNS"]
     """
-    text = str(name).strip()
+    text = "" if name is None else str(name).strip()
+    if not text:
+        raise ValueError(
+            f"a student's name must not be empty, got {name!r}; without course.start exercises have the numbers of the "
+            f"notebooks, to which you return when you move {path()} away"
+        )
     if len(text) > 80 or not text.isprintable():
         raise ValueError(f"a student's name must be one line of at most 80 characters, got {text[:90]!r}")
     with changed() as state:
-        if state["student"] != text:  # answers to other numbers would be wrong; a mistyped name loses none
+        other, made = state["student"], [*state["guesses"], *state["code"]]
+        is_other = other != text and (made or state["answers"])
+        if other != text:  # answers to other numbers would be wrong; a mistyped name loses none
             others = state.setdefault("answers_of_others", {})
             others[state["student"]] = state["answers"]
             state["answers"] = others.pop(text, {})
         state["student"] = text
-    if text:
-        print(
-            f"Exercises have the numbers of {text!r}; check(...) prints each text with them, and "
-            "course.my_graph() is the graph of ten nodes."
+    print(
+        f"Exercises have the numbers of {text!r}; check(...) prints each text with them, and "
+        "course.my_graph() is the graph of ten nodes."
+    )
+    if is_other:
+        former = (
+            f"of {other!r} are put aside until course.start({other!r})" if other else "without a name are put aside"
         )
-    else:
-        print("Exercises have the numbers of the notebooks.")
+        print(f"Answers {former}; guesses and graded code stay and are handed in with those of {text!r}.")

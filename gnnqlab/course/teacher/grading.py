@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.course.exercises import EXERCISES
 from gnnqlab.course.numeric.mistakes import is_close
 from gnnqlab.course.student.code import CODE
-from gnnqlab.course.student.course_map import exercises_of
+from gnnqlab.course.student.course_map import choose_exercises, exercises_of
 from gnnqlab.course.student.handed_in import checksum, read_handed_in
 from gnnqlab.course.student.quantities import QUANTITIES
 from gnnqlab.course.teacher.rerun import rerun
@@ -37,9 +38,9 @@ class Grade:
     error: str = ""
     """Reason if the file could not be read."""
 
-    def points(self, notebook: str) -> str:
-        """Return the right answers of a notebook, as ``2 of 3``."""
-        names = exercises_of(notebook)
+    def points(self, notebook: str, chosen: Collection[str] | None = None) -> str:
+        """Return the right answers of a notebook among the chosen exercises, all by default, as ``2 of 3``."""
+        names = [name for name in exercises_of(notebook) if chosen is None or name in chosen]
         return f"{len(self.right.intersection(names))} of {len(names)}"
 
 
@@ -83,37 +84,54 @@ def grade_folder(folder: Path, *, run_code: bool = False) -> list[Grade]:
     return sorted(grades, key=lambda grade: (grade.student, grade.file))
 
 
-def grade_table(grades: Iterable[Grade]) -> DataFrame:
-    """Return one row per student: right answers, in all, by notebook and by name, wrong tries, guesses made in time."""
+def grade_table(grades: Iterable[Grade], exercises: Collection[str] | None = None) -> DataFrame:
+    """Return one row per file: right answers, in all, by notebook and by name, wrong tries, guesses made in time.
+
+    Args:
+        grades: of the files.
+        exercises: those that count; all by default.
+    """
     import pandas as pd
 
-    total = len(EXERCISES) + len(CODE)
+    grades = list(grades)
+    chosen = choose_exercises(None) if exercises is None else exercises
+    total, notebooks = len(chosen), {name[:2] for name in chosen}
+    files = Counter(grade.student for grade in grades if grade.student)
     rows = [
         {
             "student": grade.student or "(no name)",
             "file": grade.file,
-            "right": f"{len(grade.right)} of {total}",
-            "percent": round(100 * len(grade.right) / total, 1),
-            "wrong tries": sum(len(each["wrong"]) for each in grade.content.get("answers", {}).values()),
-            "guesses first": _guesses_in_time(grade.content.get("guesses", {})),
+            "right": f"{len(grade.right.intersection(chosen))} of {total}",
+            "percent": round(100 * len(grade.right.intersection(chosen)) / total, 1),
+            "wrong tries": sum(
+                len(each["wrong"]) for name, each in grade.content.get("answers", {}).items() if name in chosen
+            ),
+            "guesses first": _guesses_in_time(_of_notebooks(grade, notebooks)),
             "handed in": grade.handed_in,
-            "file is": grade.error or ("intact" if grade.is_intact else "changed after hand_in"),
-            **{notebook: grade.points(notebook) for notebook in QUANTITIES},
-            "right exercises": " ".join(sorted(grade.right)),
+            "file is": _state(grade, files[grade.student]),
+            **{each: grade.points(each, chosen) for each in QUANTITIES if exercises is None or each in notebooks},
+            "right exercises": " ".join(sorted(grade.right.intersection(chosen))),
         }
         for grade in grades
     ]
     return pd.DataFrame(rows).set_index("student")
 
 
-def mistake_table(grades: Iterable[Grade]) -> DataFrame:
-    """Return the mistakes of a class, the most frequent first: exercise, kind, number of students, their answers."""
+def mistake_table(grades: Iterable[Grade], exercises: Collection[str] | None = None) -> DataFrame:
+    """Return the mistakes of a class, the most frequent first: exercise, kind, number of students, their answers.
+
+    Args:
+        grades: of the class.
+        exercises: those that count; all by default.
+    """
     import pandas as pd
 
     # Numbers differ by student, so answers of one kind are one mistake.
     answers: dict[tuple[str, str], dict[str, list[float]]] = {}
     for grade in grades:
         for name, kept in grade.content.get("answers", {}).items():
+            if exercises is not None and name not in exercises:
+                continue
             for each in kept["wrong"]:
                 students = answers.setdefault((name, each["kind"]), {})
                 students.setdefault(grade.file, []).append(each["answer"])
@@ -124,13 +142,20 @@ def mistake_table(grades: Iterable[Grade]) -> DataFrame:
     return pd.DataFrame(rows, columns=["exercise", "kind", "students", "answers"]).set_index("exercise")
 
 
-def guess_table(grades: Iterable[Grade]) -> DataFrame:
-    """Return the guesses of a class: quantity, all guesses from small to large, and the measurements."""
+def guess_table(grades: Iterable[Grade], exercises: Collection[str] | None = None) -> DataFrame:
+    """Return the guesses of a class: quantity, all guesses from small to large, and the measurements.
+
+    Args:
+        grades: of the class.
+        exercises: those that count, whose notebooks are shown; all by default.
+    """
     import pandas as pd
 
     grades = list(grades)
     rows = []
     for notebook, quantities in QUANTITIES.items():
+        if exercises is not None and all(name[:2] != notebook for name in exercises):
+            continue
         for name, quantity in quantities.items():
             kept = [grade.content.get("guesses", {}).get(notebook, {}).get(name, {}) for grade in grades]
             guesses = [each["guess"] for each in kept if each.get("guess") is not None]
@@ -151,6 +176,16 @@ def _has_passed(name: str, kept: Mapping[str, Any], run_code: bool) -> bool:
     if name not in CODE or kept["passed"] is not True:
         return False
     return not run_code or rerun(name, kept["source"])[0]
+
+
+def _state(grade: Grade, files: int) -> str:
+    """Return the state of a file in words, and the number of files of the same student if there are several."""
+    state = grade.error or ("intact" if grade.is_intact else "changed after hand_in")
+    return f"{state}; one of {files} files of this name" if files > 1 else state
+
+
+def _of_notebooks(grade: Grade, notebooks: Collection[str]) -> dict[str, Any]:
+    return {name: each for name, each in grade.content.get("guesses", {}).items() if name in notebooks}
 
 
 def _guesses_in_time(guesses: Mapping[str, Any]) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gnnqlab.atomic import write_text
+from gnnqlab.cli.notebooks import SOLUTION
 from gnnqlab.course.exercises import EXERCISES
 from gnnqlab.course.numeric.exercise import Exercise
 from gnnqlab.course.numeric.mistakes import BIT_WIDTHS, is_close, mistake_in
@@ -31,7 +31,6 @@ AUTOGRADER="${AUTOGRADER:-/autograder}"
 "$GNNQLAB" course grade "$AUTOGRADER/submission" --run-code \\
   --gradescope "$AUTOGRADER/results/results.json"
 """
-_SOLUTION = re.compile(r"<details><summary>A solution.*?</summary>(.*?)</details>", re.DOTALL)
 
 
 def write_pack(folder: Path, notebooks: Path) -> list[Path]:
@@ -131,5 +130,5 @@ def _folded_solutions(notebooks: Path, number: str) -> list[str]:
     for path in sorted(notebooks.glob(f"{number}_*.ipynb")):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "markdown":
-                found += [text.strip() for text in _SOLUTION.findall("".join(cell["source"]))]
+                found += [text.strip() for text in SOLUTION.findall("".join(cell["source"]))]
     return found

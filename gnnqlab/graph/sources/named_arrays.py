@@ -16,13 +16,21 @@ from gnnqlab.graph.convert.values import as_targets
 from gnnqlab.graph.edge_attributes import as_array
 from gnnqlab.graph.edge_list import EdgeList
 
-__all__ = ["edges_of_arrays", "has_edges", "is_array_folder", "read_array_folder"]
+__all__ = [
+    "FEATURE_NAMES",
+    "LABEL_NAMES",
+    "edges_of_arrays",
+    "has_edges",
+    "is_array_folder",
+    "read_array_folder",
+    "read_arrays",
+]
 
 _ENDS = (("edge_src", "edge_dst"), ("src", "dst"), ("source", "target"), ("row", "col"), ("senders", "receivers"))
 _PAIRS = ("edge_index", "edges", "edge_list", "edge", "edgelist")
 _ADJACENCY = ("adj", "adjacency", "adj_matrix", "A", "Adj", "W")
-_FEATURES = ("x", "X", "feat", "feats", "features", "node_feat", "node_feats", "node_features", "feature", "attr")
-_LABELS = ("y", "Y", "label", "labels", "node_label", "node_labels", "targets", "target", "gnd")
+FEATURE_NAMES = ("x", "X", "feat", "feats", "features", "node_feat", "node_feats", "node_features", "feature", "attr")
+LABEL_NAMES = ("y", "Y", "label", "labels", "node_label", "node_labels", "targets", "target", "gnd")
 _WEIGHTS = ("edge_weight", "edge_weights", "weight", "weights")
 _EDGE_FEATURES = ("edge_feat", "edge_features", "edge_attr")
 _SIZES = ("num_nodes", "num_classes", "num_edges", "num_node_features", "num_features", "name")
@@ -48,14 +56,14 @@ def edges_of_arrays(name: str, arrays: Mapping[str, Any], *, split: int = 0) -> 
     used: set[str] = set()
 
     def one(names: tuple[str, ...]) -> Any:
-        found = [key for key in arrays if key in names or (names is _LABELS and key.startswith("node_label_"))]
+        found = [key for key in arrays if key in names or (names is LABEL_NAMES and key.startswith("node_label_"))]
         if len(found) > 1:
             raise ValueError(f"{name} must hold one of {', '.join(found)}, got all of them; remove all but one")
         used.update(found)
         return arrays[found[0]] if found else None
 
     source, target, weights = _ends(arrays, one, used, name)
-    features, labels = one(_FEATURES), as_array_or_none(one(_LABELS))
+    features, labels = one(FEATURE_NAMES), as_array_or_none(one(LABEL_NAMES))
     sizes = {key: arrays[key] for key in _SIZES if key in arrays}
     used.update(sizes)
     largest = int(max(source.max(initial=-1), target.max(initial=-1)))
@@ -72,7 +80,7 @@ def edges_of_arrays(name: str, arrays: Mapping[str, Any], *, split: int = 0) -> 
     if unknown:
         raise ValueError(
             f"every array of {name} must have a usual name, got {', '.join(unknown)}, which are neither edges, "
-            f"features ({', '.join(_FEATURES[:5])} ...), labels ({', '.join(_LABELS[:4])} ...) nor a split "
+            f"features ({', '.join(FEATURE_NAMES[:5])} ...), labels ({', '.join(LABEL_NAMES[:4])} ...) nor a split "
             "(train_mask, train_idx ...); rename or remove them, or pass arrays to gnnqlab.Graph.from_edges"
         )
     notes = [f"arrays: {', '.join(sorted(used))}"] + ([parts.note] if parts.note else [])
@@ -115,13 +123,22 @@ def read_array_folder(folder: Path, *, split: int = 0) -> EdgeList:
     Raises:
         ValueError: if a file is no array of numbers or text, or has no known name.
     """
+    return edges_of_arrays(folder.absolute().name, read_arrays(sorted(folder.glob("*.npy"))), split=split)
+
+
+def read_arrays(paths: Iterable[Path]) -> dict[str, np.ndarray]:
+    """Return the arrays of ``.npy`` files by the names of the files.
+
+    Raises:
+        ValueError: if a file is no array of numbers or text.
+    """
     arrays = {}
-    for path in sorted(folder.glob("*.npy")):
+    for path in paths:
         try:
             arrays[path.stem] = np.load(path, allow_pickle=False)
         except (OSError, ValueError) as error:
             raise ValueError(f"{path} must be an array that can be read without unpickling: {error}") from error
-    return edges_of_arrays(folder.absolute().name, arrays, split=split)
+    return arrays
 
 
 def as_array_or_none(values: Any) -> np.ndarray | None:

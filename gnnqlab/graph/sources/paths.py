@@ -20,7 +20,8 @@ from gnnqlab.graph.sources.networkx_files import NETWORKX_SUFFIXES, read_network
 from gnnqlab.graph.sources.ogb import is_ogb_folder, looks_like_ogb, read_ogb
 from gnnqlab.graph.sources.pajek import read_pajek
 from gnnqlab.graph.sources.planetoid import planetoid_names, read_planetoid
-from gnnqlab.graph.sources.tables import TableOptions, edges_of_tables, is_table, table_in
+from gnnqlab.graph.sources.table_folder import read_table_folder, read_tables, refuse_node_files
+from gnnqlab.graph.sources.tables import TableOptions, is_table, table_in
 from gnnqlab.graph.sources.torch_files import read_torch_file
 from gnnqlab.graph.storage import is_saved_graph
 
@@ -28,8 +29,9 @@ __all__ = ["READABLE", "read_path"]
 
 READABLE = (
     ".npz file, edge list (.csv, .tsv, .txt, .edges or .edgelist, each also .gz; .parquet file or folder), folder with "
-    "such tables called edges and nodes, Matrix Market .mtx, .graphml, .gml, .gexf, Pajek .net, METIS .graph, DIMACS "
-    ".gr, .col or .clq, MATLAB .mat, .pt file of tensors, folder of .npy arrays, DGL .bin file, "
+    "such tables called edges and nodes, or with edges, features.npy and labels.npy, Matrix Market .mtx, .graphml, "
+    ".gml, .gexf, Pajek .net, METIS .graph, DIMACS .gr, .col or .clq, MATLAB .mat, .pt file of tensors, folder of .npy "
+    "arrays, DGL .bin file, "
     "folder saved by Graph.save, planetoid folder (FOLDER:NAME with ind.NAME.* files), "
     "GraphSAINT folder (adj_full.npz ...), extracted OGB folder (raw/, split/)"
 )
@@ -81,7 +83,7 @@ def _read_file(path: Path, options: dict[str, Any], split: int) -> EdgeList | Gr
     if suffix == ".bin":
         return _read_dgl_file(path, **options)
     if is_table(path):
-        return edges_of_tables(path, options=TableOptions(**options))
+        return read_tables(path, None, TableOptions(**options))
     if suffix in NETWORKX_SUFFIXES:
         return read_networkx_file(path, **options)
     _expect_no_names(path, options)
@@ -164,8 +166,7 @@ def _read_folder(path: Path, options: dict[str, Any], split: int) -> EdgeList | 
         )
     # Files of tables have free names, so a saved graph in the same folder takes precedence.
     if not is_saved_graph(path) and (edges := table_in(path, "edges")) is not None:
-        nodes = table_in(path, "nodes")
-        return edges_of_tables(edges, nodes, TableOptions(**options), name=path.absolute().name)
+        return read_table_folder(path, edges, TableOptions(**options))
     _expect_no_names(path, options)
     if is_saved_graph(path):
         return Graph.load(path)
@@ -183,9 +184,11 @@ def _read_folder(path: Path, options: dict[str, Any], split: int) -> EdgeList | 
             f"{path} holds several planetoid graphs; name one: {' or '.join(f'{path}:{k}' for k in known_names)}"
         )
     if is_array_folder(path):
+        refuse_node_files(path, sorted(path.glob("*.npy")))
         return read_array_folder(path, split=split)
     if is_table(path):  # a folder of Parquet files
-        return edges_of_tables(path, options=TableOptions(**options))
+        refuse_node_files(path, sorted(path.glob("*.parquet")))
+        return read_tables(path, None, TableOptions(**options))
     raise ValueError(f"a graph path must be one of: {READABLE}; got the folder {path}")
 
 

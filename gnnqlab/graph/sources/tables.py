@@ -26,7 +26,16 @@ from gnnqlab.graph.sources.row_names import is_row_numbers, with_ends_of_index, 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["SUFFIXES", "TableOptions", "edges_of_tables", "from_tables", "is_table", "read_edges", "table_in"]
+__all__ = [
+    "SUFFIXES",
+    "TableOptions",
+    "columns_of",
+    "edges_of_tables",
+    "from_tables",
+    "is_table",
+    "read_edges",
+    "table_in",
+]
 
 SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
 
@@ -205,6 +214,11 @@ def edges_of_tables(
         notes.append(f"ids: {ends.ids.size} {'texts' if ends.ids.dtype.kind == 'U' else 'integers'}, see graph.ids")
     result.notes = tuple(notes)
     return result
+
+
+def columns_of(path: Path, options: TableOptions) -> list[str]:
+    """Return the names of the columns of a table; see :func:`read_edges`."""
+    return list(_table(path, "nodes", options.heading)[0])
 
 
 def is_table(path: Path) -> bool:

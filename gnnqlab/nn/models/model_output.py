@@ -1,12 +1,39 @@
-"""Check of a model's output, so that a wrong one is named before a loss is computed from it."""
+"""Checks of a model's arguments and output, so that wrong ones are named before a loss is computed."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = ["require_output"]
+__all__ = ["require_forward", "require_output"]
+
+
+def require_forward(name: str, model: nn.Module) -> None:
+    """Raise if the method ``forward`` of a model does not accept the two arguments of a pass.
+
+    Args:
+        name: name of the model.
+        model: as its builder returned it.
+
+    Raises:
+        TypeError: if it accepts other arguments.
+
+    Example:
+        >>> require_forward("mine", nn.Bilinear(2, 2, 1))
+        >>> require_forward("mine", nn.Linear(2, 1))
+        Traceback (most recent call last):
+        TypeError: forward of model mine must accept (g, x), the pass over the graph and the features, got (input: ...
+    """
+    arguments = inspect.signature(model.forward)
+    try:
+        arguments.bind(None, None)
+    except TypeError:
+        raise TypeError(
+            f"forward of model {name} must accept (g, x), the pass over the graph and the features, got "
+            f"{arguments}; give further arguments defaults, or set them in the constructor"
+        ) from None
 
 
 def require_output(name: str, columns: int, module: nn.Module, inputs: tuple[Any, ...], output: object) -> None:

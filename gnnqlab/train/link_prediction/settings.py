@@ -114,7 +114,7 @@ class TaskSettings:
         if features == 0 and self.node_features == "given":
             raise ValueError(
                 f"training needs node features, graph {graph!r} has none; pass features= when you build the graph, or "
-                "set node_features to 'degree' or 'learned'"
+                "set node_features (--node-features) to 'degree' or 'learned'"
             )
 
     def columns(self, hidden: int, num_classes: int) -> int:

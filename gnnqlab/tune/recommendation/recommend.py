@@ -11,7 +11,7 @@ from gnnqlab.graph.convert.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.terminal import say_on_screen
+from gnnqlab.terminal import say_on_screen, show_elapsed
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.probe import Probe, probe
@@ -139,15 +139,17 @@ def rank_systems(
     if objective == "memory":  # trials take the most time, and common optimizations change no memory
         candidates = [each for each in candidates if not each.services and not each.partition]
     say(f"forecasting {len(candidates) - len(refused)} options")
-    options, reasons = make_options(places, [each for each in candidates if each.label not in refused])
-    ranked = rank(options, objective)
+    with show_elapsed("forecasting"):
+        options, reasons = make_options(places, [each for each in candidates if each.label not in refused])
+        ranked = rank(options, objective)
     vanilla = next((each for each in ranked if each.label == "vanilla"), None)
     if vanilla is None:
         raise ValueError(f"vanilla must have a forecast to compare with, got none: {reasons['vanilla']}")
     changes: list[RateChange] = []
     if known.wire.hosts > 1 and objective == "time to accuracy":
         say("scanning rates of the link")
-        changes = _scan(places, ranked, objective)
+        with show_elapsed("scanning"):
+            changes = _scan(places, ranked, objective)
     return Recommendation(
         objective=objective,
         probe=known,

@@ -104,7 +104,7 @@ class Recommendation:
         if self.objective == "memory":
             own, others = self.best.cost("memory"), self.vanilla.cost("memory")
             return f"{human_bytes(own)} on the worker that needs the most, Vanilla {human_bytes(others)}"
-        link_share = (vanilla.phases["wire"] + vanilla.phases.get("reduce", 0.0)) / vanilla.epoch_s
+        link_share = _link_s(self.vanilla) / vanilla.epoch_s
         if self.best.candidate.name == "vanilla":
             return (
                 f"no other system is predicted to be better by more than {MARGIN:.0%}; the link takes {link_share:.0%} "
@@ -210,12 +210,11 @@ class Recommendation:
 
     @property
     def notes(self) -> list[str]:
-        """Facts that would change the recommendation, alternatives, and the origin of the numbers, a sentence each."""
+        """Assumptions, facts that would change the recommendation, and the origin of the numbers, a sentence each."""
         own = f"{self.probe.config.workers} workers over {self.probe.wire.name}"
-        notes = [f"Over other links, {change}." for change in self.changes]
-        if not notes and self.probe.wire.hosts > 1:
-            notes.append(f"No rate of the link from 10 Mbit/s to 100 Gbit/s changes the system ({own}).")
-        notes += [f"{str(each)[0].upper()}{str(each)[1:]}." for each in self.alternatives]
+        notes = [self._assumption, *self._over_other_links()]
+        others = [each for each in self.alternatives if each != self.undistributed]  # the reason has that one
+        notes += [f"{str(each)[0].upper()}{str(each)[1:]}." for each in others]
         if self.alternatives:
             notes.append("If the graph does not fit into one host's memory, mini-batches of sampled neighbours do.")
         if self.probe.timing.launched:
@@ -234,6 +233,32 @@ class Recommendation:
             )
         notes.append("Accuracy: from the tables of studies in gnnqlab/results; gq.results.bench_results() has them.")
         return notes
+
+    @property
+    def _assumption(self) -> str:
+        wire = self.probe.wire
+        place = "on one host, without a link between hosts"
+        if wire.hosts > 1:
+            place = f"on {wire.hosts} hosts over {wire.name.removesuffix(f', {wire.hosts} hosts')}"
+        options = "--workers, --hosts and --link change it (in Python workers=, hosts= and link=)"
+        return f"Assumed: {wire.workers} workers {place}; {options}."
+
+    def _over_other_links(self) -> list[str]:
+        """Return the effect of other rates of the link, if they were scanned."""
+        if self.probe.wire.hosts == 1 or self.objective != "time to accuracy":
+            return []
+        workers, fewer = f"on {self.probe.wire.workers} workers", self.undistributed
+        notes = [f"Over a link of another rate, {workers}: {change}." for change in self.changes]
+        if not notes:
+            notes = [f"No rate of the link from 10 Mbit/s to 100 Gbit/s changes the best system {workers}."]
+        if fewer is None or fewer.workers > 1:
+            return notes
+        # The reason names one process, which has no link; the scan is about distributed systems only.
+        least_s = min(each.forecast.epoch_s - _link_s(each) for each in self.options)
+        if fewer.epoch_s <= least_s:
+            words = f"at every rate: computing alone takes {human_seconds(least_s)} {workers}"
+            return [*notes, f"One process is faster {words}."]
+        return [*notes, "One process is faster at the assumed rate; at a higher one distribution may pay."]
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that ``gnnqlab recommend --json`` prints."""
@@ -268,6 +293,11 @@ class Recommendation:
         measured = "" if self.confirmed is None else table_html(self.confirmed, caption="Measured in short trainings")
         table = table_html(self.table(), caption=f"For {self.objective}: {self.reason}.")
         return f"{table}{measured}<ul>{notes}</ul>"
+
+
+def _link_s(option: Option) -> float:
+    """Return the seconds of an epoch in which messages and sums of gradients are sent."""
+    return option.forecast.phases["wire"] + option.forecast.phases.get("reduce", 0.0)
 
 
 def _with_recipe(system: System, name: str) -> System:

@@ -15,6 +15,7 @@ from gnnqlab.nn.models.registry import build_model
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.partition.shard import Shard
 from gnnqlab.systems.registry import make_system
+from gnnqlab.terminal import show_elapsed
 from gnnqlab.train.aggregation_calls import record_aggregations
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.estimate import estimate_timing
@@ -37,6 +38,7 @@ _WEIGHT_S = 4e-9
 """Seconds of the optimizer for each weight."""
 
 
+@show_elapsed("partitioning the graph and counting its messages")
 def estimate_probe(graph: Graph, config: RunConfig) -> Probe:
     """Return a probe from the cut of a graph.
 

@@ -137,3 +137,13 @@ def test_a_notebook_shows_the_form_and_saved_pages_words(monkeypatch: pytest.Mon
 
 def test_thirty_seven_quantities_and_more_can_be_guessed() -> None:
     assert sum(map(len, QUANTITIES.values())) >= 37 and list(QUANTITIES) == [f"{number:02}" for number in range(1, 30)]
+
+
+def test_a_guess_below_zero_is_for_differences_only() -> None:
+    guess = course.guess("01", points=-0.5)
+    assert guess.values["points"] == -0.5
+    with pytest.raises(ValueError, match="fewer_bytes must be at least 0 times fewer, got -3; guess the size alone"):
+        guess.make(fewer_bytes=-3)
+    with pytest.raises(ValueError, match="must be at least 0 %, got -1"):
+        course.guess("02", metis="-1")
+    assert guess.values["fewer_bytes"] is None and "fewer_bytes" not in progress.read()["guesses"]["01"]

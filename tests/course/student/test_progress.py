@@ -59,8 +59,21 @@ def test_a_name_is_one_short_line(name: str) -> None:
         course.start(name)
 
 
-def test_a_start_without_a_name_has_the_numbers_of_the_notebooks(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["", "  ", None])
+def test_a_start_without_a_name_is_refused(name: str | None) -> None:
     course.start(7)
+    with pytest.raises(ValueError, match="a student's name must not be empty, got .*; without course.start exercises"):
+        course.start(name)
     assert progress.student() == "7"
-    course.start("")
-    assert progress.student() == "" and "numbers of the notebooks" in capsys.readouterr().out
+
+
+def test_a_start_of_another_student_says_what_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    course.start("Ada")
+    assert "put aside" not in capsys.readouterr().out, "nothing has been done yet"
+    course.guess("01", fewer_bytes=4)
+    course.start("Ada")
+    assert "put aside" not in capsys.readouterr().out
+    course.start("Grace")
+    said = capsys.readouterr().out
+    assert "Answers of 'Ada' are put aside until course.start('Ada'); guesses and graded code stay" in said
+    assert progress.read()["guesses"]["01"]["fewer_bytes"]["guess"] == 4

@@ -14,9 +14,11 @@ from gnnqlab import cli, course
 from gnnqlab.course.exercises import EXERCISES
 from gnnqlab.course.graded import grade_rounding
 from gnnqlab.course.student import progress
+from gnnqlab.course.student.course_map import choose_exercises
 from gnnqlab.course.student.handed_in import checksum
 from gnnqlab.course.teacher.grading import grade_file, grade_folder, mistake_table
 from gnnqlab.course.teacher.pack import expected_mistakes
+from gnnqlab.course.teacher.reports import gradescope_results
 from tests.cases import each
 from tests.course.test_graded import _stochastic
 from tests.slow_down import HANG_S
@@ -70,8 +72,10 @@ def test_a_class_is_one_table_and_one_page(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "class" / "notes.json").write_text("{}")
     (tmp_path / "class" / "half.json").write_text('{"format": ')
     capsys.readouterr()
-    cli.main(["course", "grade", str(tmp_path / "class"), "--out", str(tmp_path / "grades")])
-    said = capsys.readouterr().out
+    with pytest.raises(SystemExit) as end:
+        cli.main(["course", "grade", str(tmp_path / "class"), "--out", str(tmp_path / "grades")])
+    said, error = capsys.readouterr()
+    assert end.value.code == 1 and "2 file(s) could not be read: half.json, notes.json" in error
     assert "Ada (ada.json): 4 of 90, file intact" in said and "must be a file of course.hand_in" in said
     assert "(no name) (half.json): 0 of 90" in said and "cut off or damaged" in said
     rows = list(csv.DictReader((tmp_path / "grades" / "grades.csv").read_text(encoding="utf-8").splitlines()))
@@ -82,6 +86,37 @@ def test_a_class_is_one_table_and_one_page(tmp_path: Path, capsys: pytest.Captur
     page = (tmp_path / "grades" / "grades.html").read_text(encoding="utf-8")
     assert "Grace &lt;b&gt;" in page and "Wrong answers of the class" in page and "4, 4" in page
     assert "://" not in page, "the page loads nothing"
+
+
+def test_a_class_that_has_chosen_exercises_is_graded_on_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "class"
+    _take("Ada", folder / "ada.json", names=("01.payload", "02.halo"))
+    capsys.readouterr()
+    cli.main(["course", "grade", str(folder), "--only", "01,04.rounding", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    (grade,) = result["grades"]
+    assert grade["right"] == "2 of 4" and grade["percent"] == 50.0 and grade["wrong tries"] == 0, (
+        "06.time is not chosen"
+    )
+    assert grade["right exercises"] == "01.payload 04.rounding" and result["unreadable"] == []
+    assert grade["01"] == "1 of 3" and grade["04"] == "1 of 1" and "02" not in grade
+    assert "06.time" not in (folder / "grades.html").read_text(encoding="utf-8")
+    scores = gradescope_results(grade_file(folder / "ada.json"), choose_exercises("01"))["tests"]
+    assert [test["name"] for test in scores] == ["01.payload", "01.ratio", "01.rows"]
+
+
+def test_files_of_one_name_are_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _take("Ada", tmp_path / "class" / "ada.json", names=())
+    (path.parent / "ada (1).json").write_bytes(path.read_bytes())
+    _take("Grace", path.parent / "grace.json", names=())
+    capsys.readouterr()
+    cli.main(["course", "grade", str(path.parent)])
+    said = capsys.readouterr().out
+    assert (
+        said.count("file intact; one of 2 files of this name") == 2 and "(grace.json): 1 of 90, file intact\n" in said
+    )
 
 
 def test_a_gradescope_script_writes_its_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +160,9 @@ def test_wrong_answers_of_one_kind_are_one_mistake_of_the_class(tmp_path: Path) 
         (["course", "mark", "there"], "action must be one of grade, pack, got 'mark'"),
         (["course", "grade", "/nowhere"], "the folder to grade must exist, got /nowhere"),
         (["course", "grade", __file__], "name its folder"),
-        (["course", "pack", "there", "--out", "here"], "--out, --gradescope and --run-code belong to grade"),
+        (["course", "pack", "there", "--out", "here"], "--out, --gradescope, --run-code and --only belong to grade"),
+        (["course", "grade", "/tmp", "--only", "01,00"], "notebooks with exercises, such as 01, got '00'"),
+        (["course", "grade", "/tmp", "--only", "01.payloat"], "got '01.payloat'; did you mean 01.payload"),
     ],
 )
 def test_other_commands_are_refused(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:

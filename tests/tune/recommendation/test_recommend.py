@@ -50,6 +50,30 @@ def test_changes_name_the_rates_between_two_choices() -> None:
     below, at = (f"{last.bits_per_s * factor / 1e6:.6g}mbit" for factor in (0.5, 1.0))
     assert found_over(at).best.candidate.name == last.after != found_over(below).best.candidate.name
     assert any(str(last) in note for note in found.notes)
+    assert not any("rate" in note for note in found_over("10mbit", "bytes").notes), "bytes do not depend on a rate"
+
+
+def test_notes_say_what_is_assumed_and_agree_with_the_reason() -> None:
+    found = found_over("10mbit")
+    assert found.notes[0].startswith(
+        "Assumed: 2 workers on 2 hosts over 10mbit; --workers, --hosts and --link change it"
+    )
+    (alone,) = (each for each in found.alternatives if each.workers == 1)
+    (change,) = (note for note in found.notes if str(found.changes[-1]) in note)
+    assert "on 2 workers" in change, "the scan compares distributed systems"
+    for epoch_s, words in ((1e-9, "One process is faster at every rate: "), (found.best.forecast.epoch_s / 2, "")):
+        notes = replace(found, alternatives=(replace(alone, epoch_s=epoch_s),)).notes
+        assert not any(note.startswith("One process: ") for note in notes), "the reason has it"
+        assert any(note.startswith(words or "One process is faster at the assumed rate; ") for note in notes)
+    slow = replace(found, alternatives=(replace(alone, epoch_s=1e9),)).notes
+    assert any(note.startswith("One process: ") for note in slow) and not any("is faster" in note for note in slow)
+
+
+def test_the_answer_is_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["recommend", "--graph", "sbm:60,3,6", "--hidden", "8", "--estimate", "--only", "fixed-bits"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Recommended: ") and lines[2] == "Systems on 2 workers:"
+    assert any(line.startswith("Assumed: 2 workers on one host, without a link") for line in lines)
 
 
 def test_options_are_ranked_by_their_cost_and_vanilla_is_the_unit() -> None:
