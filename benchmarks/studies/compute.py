@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import paired_difference, row
+from benchmarks.engine.rows import paired_difference, require_among, row
 from benchmarks.engine.trained import scores_of, study_rows, train_here
 from benchmarks.kernels.pinned import Pair, by_threads, compare, next_epochs
 from benchmarks.studies.accuracy import BESIDE, POINTS
@@ -64,11 +64,7 @@ def compute(
     """
     from gnnqlab.graph import load
 
-    unknown_models = sorted(set(models) - set(DEPTHS))
-    if unknown_models or not models:
-        raise ValueError(
-            f"models must be among {sorted(DEPTHS)}, got {unknown_models or 'none'}; leave --models out for all"
-        )
+    require_among("models", models, sorted(DEPTHS), least=1)
     if repeats < 1 or epochs < 1 or seeds < 0:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
     source = graph_or_digits(graph, GRAPH)

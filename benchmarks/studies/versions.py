@@ -20,7 +20,7 @@ from typing import Any
 
 import gnnqlab
 from benchmarks.engine.progress import PartsProgress
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import require_among, row
 from benchmarks.studies.throughput import MODELS
 
 __all__ = ["GRAPHS", "NAMES", "versions"]
@@ -91,8 +91,7 @@ def versions(
             "bench versions needs another gnnqlab to compare with, got none; pass the Python that has it, as "
             "--other-python old/.venv/bin/python"
         )
-    if unknown_models := sorted(set(models) - set(MODELS)):
-        raise ValueError(f"models must be among {list(MODELS)}, got {unknown_models}")
+    require_among("models", models, MODELS)
     if epochs < 3:
         raise ValueError(f"epochs must be at least 3, of which the first two do not count, got {epochs}")
     _expect_another(other_python)
