@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 import gnnqlab
-from benchmarks.engine.progress import PartsProgress
 from benchmarks.engine.rows import require_among, row
 from benchmarks.studies.throughput import MODELS
 
@@ -99,7 +100,7 @@ def versions(
     cases = [
         (name, model, system, number) for name in graphs for model in models for system in systems for number in workers
     ]
-    progress = PartsProgress(len(cases) * repeats)
+    progress = tqdm(total=len(cases) * repeats)
     rows = []
     for name, model, system, number in cases:
         settings = {
@@ -110,7 +111,11 @@ def versions(
         for _ in range(repeats):
             pairs.append((_run_version(sys.executable, settings), _run_version(other_python, settings)))
             run, other_run = pairs[-1]
-            progress.say(f"{name}, {model}, {system}: {run.seconds:.3g} s per epoch, other {other_run.seconds:.3g}")
+            progress.set_postfix_str(
+                f"{name}, {model}, {system}: {run.seconds:.3g} s per epoch, other {other_run.seconds:.3g}",
+                refresh=False,
+            )
+            progress.update()
         shape = MODELS[model]
         case = f"{name}, {model} {shape['layers']} x {shape['hidden']}, {system}, {number} worker(s)"
         rows += _rows(case, pairs)
