@@ -148,3 +148,11 @@ class LabPage:
         url = urlparse(request.url)
         if url.scheme in ("http", "https", "ws", "wss") and url.hostname != "127.0.0.1":
             self.elsewhere.append(request.url)
+
+
+def lives(pid: int) -> bool:
+    """Return True if a process exists and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
