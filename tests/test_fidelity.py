@@ -398,7 +398,7 @@ ITEMS = {
         "the noise comes from Philox, as a function of the node, and not from its generator",
     ),
     "TG-E4, F2": Item(
-        "compute.bit_rule:relative_error compute.bit_rule:bits_needed compute.bit_rule:BitChoice",
+        "compute.bit_rule:relative_error compute.bit_rule:BitChoice",
         "(SC 2023, Eq. 4)",
         "compute/test_bit_rule.py::test_heavier_tails_need_more_bits "
         "exchange/test_int8_bits.py::test_all_workers_choose_the_bit_width_of_one_process",

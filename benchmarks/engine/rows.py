@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,37 @@ __all__ = [
     "seed_count_text",
     "half_interval",
     "paired_difference",
+    "require_among",
     "row",
     "score_row",
 ]
 
 MIN_POINTS = 0.01
 """Lower bound for a difference of scores in a denominator, in points: a ratio to less has no meaning."""
+
+
+def require_among(option: str, names: Iterable[Any], known: Iterable[Any], *, least: int = 0) -> None:
+    """Raise an error if an option of a measurement has an unknown name.
+
+    Args:
+        option: name of the option.
+        names: its names.
+        known: all that it may have.
+        least: number of names that it must have.
+
+    Raises:
+        ValueError: with the unknown names.
+
+    Example:
+        >>> require_among("models", ["gcn", "gin"], ["gat", "gcn"])
+        Traceback (most recent call last):
+        ValueError: models must be among ['gat', 'gcn'], got ['gin']; leave --models out for the default
+    """
+    names, known = list(names), list(known)
+    unknown_names = sorted(set(names) - set(known))
+    if unknown_names or len(names) < least:
+        found = unknown_names or "none"
+        raise ValueError(f"{option} must be among {known}, got {found}; leave --{option} out for the default")
 
 
 def row(

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.rows import MIN_POINTS, paired_difference, row, score_row
+from benchmarks.engine.rows import MIN_POINTS, paired_difference, require_among, row, score_row
 from benchmarks.engine.trained import TrainingOptions, mean_of, scores_of, study_rows
 
 if TYPE_CHECKING:
@@ -115,10 +115,8 @@ def accuracy(
     """
     known_systems = contestants()
     systems = tuple(known_systems) if systems is None else systems  # all systems
-    for kind, selection, known_names in (("model", models, MODELS), ("system", systems, known_systems)):
-        unknown_names = sorted(set(selection) - set(known_names))
-        if unknown_names:
-            raise ValueError(f"{kind}s must be among {list(known_names)}, got {unknown_names}")
+    require_among("models", models, MODELS)
+    require_among("systems", systems, known_systems)
     run_options = TrainingOptions(**{"trainings": "runs/bench-accuracy", **options})
     # Vanilla is always trained: the others are compared with it
     chosen_names = [name for name in known_systems if name in ("vanilla", *systems)]

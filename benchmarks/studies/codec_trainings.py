@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.rows import MIN_POINTS, half_interval, paired_difference, row, score_row
+from benchmarks.engine.rows import MIN_POINTS, half_interval, paired_difference, require_among, row, score_row
 from benchmarks.engine.trained import TrainingOptions, mean_of, scores_of, study_rows
 from benchmarks.studies.accuracy import CASE
 from gnnqlab.study.result import MARGIN
@@ -74,9 +74,7 @@ def lines(names: Sequence[str] | None = None) -> dict[str, System]:
         "sylvie": sylvie(),
         "sylvie-r": sylvie_r(),
     }
-    unknown_names = sorted(set(names or ()) - set(systems))
-    if unknown_names:
-        raise ValueError(f"systems must be among {list(systems)}, got {unknown_names}")
+    require_among("systems", names or (), systems)
     return {name: system for name, system in systems.items() if names is None or name in ("vanilla", *names)}
 
 

@@ -27,8 +27,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tqdm import tqdm
+
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.progress import PartsProgress
 from benchmarks.engine.rows import row
 from benchmarks.studies.codec_trainings import codec_trainings
 from benchmarks.studies.spectrum import spectrum_rows
@@ -114,7 +115,7 @@ def codecs(
             print(f"bench codecs: {name}.npz is missing, so its rows are omitted", flush=True)
             continue
         paths[Path(name).stem] = path  # without folder and suffix
-    rows, progress = [], PartsProgress(len(paths) * len(models) * len(GOALS))
+    rows, progress = [], tqdm(total=len(paths) * len(models) * len(GOALS))
     for stem, path in paths.items():
         for model in models:
             num_epochs = GRAPHS.get(stem, 20) if epochs is None else epochs
@@ -123,7 +124,7 @@ def codecs(
 
 
 def _rows(
-    name: str, path: str, model: str, epochs: int, repeats: int, parts: Sequence[str], progress: PartsProgress
+    name: str, path: str, model: str, epochs: int, repeats: int, parts: Sequence[str], progress: tqdm
 ) -> list[dict[str, Any]]:
     from gnnqlab.graph.sources import load
     from gnnqlab.message.direction import ByDirection
@@ -172,7 +173,8 @@ def _rows(
                 goal if direction == "backward" else 1.0,
             )
             lines.append(_error_row(case, metric, best_error / layers, plain_error / layers, detail, least_ratio))
-        progress.say(f"{name}, {model}, {bits} bit")
+        progress.set_postfix_str(f"{name}, {model}, {bits} bit", refresh=False)
+        progress.update()
         if "gradients" not in parts:
             continue
         pairs = {"the best codecs by direction": (best_codecs["forward"], best_codecs["backward"])}

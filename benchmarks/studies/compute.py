@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import paired_difference, row
+from benchmarks.engine.rows import paired_difference, require_among, row
 from benchmarks.engine.trained import scores_of, study_rows, train_here
 from benchmarks.kernels.pinned import Pair, by_threads, compare, next_epochs
 from benchmarks.studies.accuracy import BESIDE, POINTS
 from benchmarks.studies.accuracy import MODELS as DEPTHS
+from gnnqlab.course.experiments.kept_bytes import saved_bytes_by_purpose
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from gnnqlab.compute import Products
     from gnnqlab.graph import Graph
+    from gnnqlab.nn import ModelSettings
     from gnnqlab.study import RunResult
     from gnnqlab.train.loop.trainer import Trainer
 
@@ -64,11 +65,7 @@ def compute(
     """
     from gnnqlab.graph import load
 
-    unknown_models = sorted(set(models) - set(DEPTHS))
-    if unknown_models or not models:
-        raise ValueError(
-            f"models must be among {sorted(DEPTHS)}, got {unknown_models or 'none'}; leave --models out for all"
-        )
+    require_among("models", models, sorted(DEPTHS), least=1)
     if repeats < 1 or epochs < 1 or seeds < 0:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
     source = graph_or_digits(graph, GRAPH)
@@ -129,7 +126,10 @@ def _of_model(graph: Graph, source: str, model: str, repeats: int, epochs: int, 
 
     case = f"{Path(source).stem}, {model}"
     wide_trainers = {name: _trainer(graph, model, name, 0, WIDE) for name in ("bfloat16", "float32")}
-    saved_bytes = {name: _saved_bytes(trainer) for name, trainer in wide_trainers.items()}  # bytes saved for backward
+    saved_bytes = {  # bytes saved for backward
+        name: sum(saved_bytes_by_purpose(graph, _shape(model, WIDE), _products(name)).values())
+        for name in wide_trainers
+    }
     shape = f"{case} {DEPTHS[model]['layers']} x {WIDE['hidden']}, {torch.get_num_threads()} thread(s), "
     shape += instructions()
     rows = [
@@ -172,34 +172,21 @@ def _score_row(case: str, trainings: Mapping[str, Sequence[RunResult]]) -> list[
     return [row(case, "test score", means[0], "%", *rival, detail=f", {difference}")]
 
 
-def _trainer(graph: Graph, model: str, precision: str, seed: int, settings: dict[str, Any]) -> Trainer:
-    """Return the trainer of a whole graph in one process."""
+def _shape(model: str, settings: dict[str, Any]) -> ModelSettings:
     from gnnqlab.nn import ModelSettings
-    from gnnqlab.simulation.whole_graph import exact_trainer
+
+    return ModelSettings(name=model, **{**DEPTHS[model], **settings})
+
+
+def _products(precision: str) -> Products:
     from gnnqlab.systems.parts import PARTS
 
-    shape = ModelSettings(name=model, **{**DEPTHS[model], **settings})
-    return exact_trainer(graph, shape, seed=seed, lr=BESIDE["lr"], products=PARTS["compute"][precision]().build())
+    products: Products = PARTS["compute"][precision]().build()
+    return products
 
 
-def _saved_bytes(trainer: Trainer) -> int:
-    """Return the bytes saved for backward, each storage once, without parameters and features."""
-    import torch
+def _trainer(graph: Graph, model: str, precision: str, seed: int, settings: dict[str, Any]) -> Trainer:
+    """Return the trainer of a whole graph in one process."""
+    from gnnqlab.simulation.whole_graph import exact_trainer
 
-    # parameters exist in any case
-    pointers = {parameter.untyped_storage().data_ptr() for parameter in trainer.parameters.list}
-    if isinstance(trainer.graph.features, torch.Tensor):
-        pointers.add(trainer.graph.features.untyped_storage().data_ptr())
-    storages: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in pointers:
-            storages[storage.data_ptr()] = storage.nbytes()  # each storage once
-        return tensor.detach()
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        logits = trainer.model(trainer.graph.open_pass(0, training=True), trainer.graph.features)
-        loss = trainer.objective.loss(logits)
-    del loss  # kept until here, because its graph holds the tensors
-    return sum(storages.values())
+    return exact_trainer(graph, _shape(model, settings), seed=seed, lr=BESIDE["lr"], products=_products(precision))

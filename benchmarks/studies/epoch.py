@@ -16,8 +16,8 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
 
-from benchmarks.engine.environ import environ
 from benchmarks.engine.graphs import find_graph
 from benchmarks.engine.rows import row
 from benchmarks.studies.link import over_link
@@ -159,7 +159,7 @@ def _time_epochs(contestants: Mapping[str, Contender], path: str, model: str, re
         lines[name], child_line = context.Pipe()
         # a process of its own: settings of the C library apply to the whole process
         processes.append(context.Process(target=_contest, args=(contestant, path, model, child_line), daemon=True))
-        with environ(large_pages(os.environ) if contestant.pages else {}):
+        with mock.patch.dict(os.environ, large_pages(os.environ) if contestant.pages else {}):
             processes[-1].start()
         lines[name].recv()  # set up one after another, so that none is measured while another loads
     seconds: dict[str, list[float]] = {name: [] for name in contestants}

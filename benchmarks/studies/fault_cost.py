@@ -9,8 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from benchmarks.engine.environ import environ
 from benchmarks.engine.rows import row
 from gnnqlab.launch.guarded import plain_torchrun
 from gnnqlab.launch.local import launch
@@ -81,7 +81,7 @@ def _alone(config: RunConfig, root: Path) -> Run:
     """Return a run of the same workers under torchrun, without a guard."""
     folder = files.create(root, files.new_id("alone"))
     files.write_json(folder / "config.json", config.to_json())
-    with environ({"TMPDIR": str(folder / "tmp")}):
+    with mock.patch.dict(os.environ, {"TMPDIR": str(folder / "tmp")}):
         subprocess.run(plain_torchrun(config.to_json(), folder), capture_output=True, check=True)
     return Run(folder)
 

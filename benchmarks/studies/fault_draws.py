@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 import gnnqlab as gq
-from benchmarks.engine.progress import PartsProgress
 from gnnqlab.launch.local import launch
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
@@ -117,7 +118,7 @@ def outcomes(kind: str, numbers: range, folder: Path) -> list[Outcome]:
         folder: of stored outcomes and of the runs of failed draws.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    references, progress = _References(folder), PartsProgress(len(numbers))
+    references, progress = _References(folder), tqdm(total=len(numbers))
     found = []
     for number in numbers:
         drawn, path = draw(kind, number), folder / f"{kind}-{number}.json"
@@ -131,7 +132,8 @@ def outcomes(kind: str, numbers: range, folder: Path) -> list[Outcome]:
             if not failures:
                 shutil.rmtree(root, ignore_errors=True)
         found.append(Outcome(draw=drawn, failures=tuple(stored["failures"]), seconds=stored["seconds"]))
-        progress.say(found[-1].text if stored["failures"] else f"{kind}, draw {number}")
+        progress.set_postfix_str(found[-1].text if stored["failures"] else f"{kind}, draw {number}", refresh=False)
+        progress.update()
     return found
 
 

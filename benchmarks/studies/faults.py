@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from benchmarks.engine.environ import environ
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import require_among, row
 from benchmarks.studies.fault_cost import fault_cost
 from benchmarks.studies.fault_draws import KINDS, TARGETS, Outcome, outcomes
 from gnnqlab.errors import WorkerFailed
@@ -53,8 +53,7 @@ def faults(
         draws: number of random signals, and of random deaths; one takes about 10 s.
         trainings: folder of the outcomes of draws, which are not repeated.
     """
-    if unknown_parts := sorted({*parts} - {*PARTS}):
-        raise ValueError(f"parts must be among {list(PARTS)}, got {unknown_parts}")
+    require_among("parts", parts, PARTS)
     if min(repeats, draws) < 1:
         raise ValueError(f"repeats and draws must be at least 1, got {repeats} and {draws}")
     rows: list[dict[str, Any]] = []
@@ -147,7 +146,8 @@ def _reports(root: Path, repeats: int) -> list[dict[str, Any]]:
         for phase, epoch in _PHASES if kind == "kill" else _PHASES[1:2]:  # other faults are tried in one phase
             for _ in range(times):
                 fault = {"kind": kind, "rank": 1, "phase": phase, "epoch": epoch, "delay": 0.0}
-                with environ({"GNNQLAB_FAULT": json.dumps(fault)}):  # the fault is passed by the environment
+                # The fault is passed by the environment.
+                with mock.patch.dict(os.environ, {"GNNQLAB_FAULT": json.dumps(fault)}):
                     run = launch(_config(), root=root)
                     with contextlib.suppress(WorkerFailed):
                         run.wait(timeout=120)
@@ -188,7 +188,7 @@ def _torchrun_alone(root: Path) -> float:
     folder = files.create(root, files.new_id("alone"))
     files.write_json(folder / "config.json", config.to_json())
     fault = {"kind": "kill", "rank": 1, "phase": "wait", "epoch": 5}
-    with environ({"GNNQLAB_FAULT": json.dumps(fault), "TMPDIR": str(folder / "tmp")}):
+    with mock.patch.dict(os.environ, {"GNNQLAB_FAULT": json.dumps(fault), "TMPDIR": str(folder / "tmp")}):
         subprocess.run(plain_torchrun(config.to_json(), folder), capture_output=True)
         return (time.monotonic_ns() - _fault_time_ns(folder)) / 1e9  # time of the fault, on the same monotonic clock
 

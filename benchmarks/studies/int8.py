@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
+from benchmarks.engine.rows import require_among
 from benchmarks.kernels.pinned import Pair, by_threads, compare, next_epochs
 from benchmarks.studies.tango import CODES, EPOCHS, GRAPH, MODELS, SHAPE, make_dgl, make_trainer, tango
 
@@ -69,11 +70,7 @@ def int8(
     """
     from gnnqlab.graph import load
 
-    unknown_models = sorted(set(models) - set(SHAPE))
-    if unknown_models or not models:
-        raise ValueError(
-            f"models must be among {sorted(SHAPE)}, got {unknown_models or 'none'}; leave --models out for all"
-        )
+    require_among("models", models, sorted(SHAPE), least=1)
     if repeats < 1 or epochs < 1 or seeds < 0:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
     rows = [each for measure in (measure_rounding, measure_dense, measure_edges) for each in measure(repeats=repeats)]

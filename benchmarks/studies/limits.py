@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import require_among, row
 from benchmarks.studies.throughput import MODELS as SHAPES
 from gnnqlab.course.experiments.limits import EPOCH, OTHER, PARTS
 
@@ -71,11 +71,8 @@ def limits(
     from gnnqlab.graph.sources import load
     from gnnqlab.train.config.configure import configure
 
-    known_models = [name for name in SHAPES if name != "gat"]
-    if unknown_models := sorted(set(models) - set(known_models)):
-        raise ValueError(f"models must be among {known_models}, whose work is counted, got {unknown_models}")
-    if other_workers := sorted(set(workers) - set(SYSTEMS)):
-        raise ValueError(f"workers must be among {list(SYSTEMS)}, got {other_workers}")
+    require_among("models", models, [name for name in SHAPES if name != "gat"])  # those whose work is counted
+    require_among("workers", workers, SYSTEMS)
     if epochs <= SETTLING:
         raise ValueError(f"epochs must be at least {SETTLING + 1}, the first {SETTLING} do not count, got {epochs}")
     rows = []

@@ -23,7 +23,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import require_among, row
 from gnnqlab.systems import make_system
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ def memory(
     from gnnqlab.systems.registry import SYSTEMS
 
     for name, names, choices in (("parts", parts, PARTS), ("models", models, MODELS), ("systems", systems, SYSTEMS)):
-        unknown_names = [each for each in names or () if each not in choices]
-        if unknown_names:
-            raise ValueError(f"{name} must be among {list(choices)}, got {unknown_names}")
+        require_among(name, names or (), choices)
     if epochs is not None and epochs < 2:
         raise ValueError(f"epochs must be at least 2, the first of which is not counted, got {epochs}")
     source, rows = graph or GRAPH, []

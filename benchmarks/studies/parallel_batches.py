@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.rows import row, score_row, seed_count_text
+from benchmarks.engine.rows import require_among, row, score_row, seed_count_text
 
 if TYPE_CHECKING:
     from benchmarks.studies.parallel_batches_run import Found
@@ -87,8 +87,7 @@ def minibatch(
     from gnnqlab.nn.blocks import MODELS as KNOWN
     from gnnqlab.train.config.configure import configure
 
-    if unknown_models := sorted(set(models) - set(KNOWN)):
-        raise ValueError(f"models must be among {KNOWN}, got {unknown_models}")
+    require_among("models", models, KNOWN)
     if repeats < 1 or epochs < 1 or seeds < 0 or not workers or min(workers) < 1:
         values = f"{repeats}, {epochs}, {seeds} and {tuple(workers)}"
         raise ValueError(f"repeats, epochs and workers must be at least 1, seeds 0, got {values}")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import paired_difference
+from benchmarks.engine.rows import paired_difference, require_among
 from benchmarks.engine.trained import TrainingOptions, mean_of, study_rows
 from benchmarks.studies.systems import EVERY, SHAPE, table
 
@@ -44,9 +44,8 @@ def lines(systems: Sequence[str] = SYSTEMS_COMPARED, computes: Sequence[str] = C
     from gnnqlab.systems import SYSTEMS, make_system
     from gnnqlab.systems.parts import PARTS
 
-    for kind, known_names, names in (("systems", SYSTEMS, systems), ("computes", PARTS["compute"], computes)):
-        if unknown_names := sorted(set(names) - set(known_names)):
-            raise ValueError(f"{kind} must be among {sorted(known_names)}, got {unknown_names}")
+    require_among("systems", systems, sorted(SYSTEMS))
+    require_among("computes", computes, sorted(PARTS["compute"]))
     systems_by_line: dict[str, System] = {}
     for recipe in dict.fromkeys(["vanilla", *systems]):
         for compute in dict.fromkeys(["float32", *computes]):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.rows import half_interval, paired_difference, row, score_row
+from benchmarks.engine.rows import half_interval, paired_difference, require_among, row, score_row
 from benchmarks.engine.trained import mean_of, scores_of, study_rows, train_here
 from gnnqlab.study.result import MARGIN
 
@@ -84,11 +84,7 @@ def tango(
     from gnnqlab.graph import load
     from gnnqlab.kernels.dense.int8_mm import int8_instructions
 
-    unknown_models = sorted(set(models) - set(SHAPE))
-    if unknown_models or not models:
-        raise ValueError(
-            f"models must be among {sorted(SHAPE)}, got {unknown_models or 'none'}; leave --models out for all"
-        )
+    require_among("models", models, sorted(SHAPE), least=1)
     if epochs < 1 or seeds < 1:
         raise ValueError(f"epochs and seeds must be at least 1, got {epochs} and {seeds}")
     rows, threads_text = [], f"{torch.get_num_threads()} thread(s), {int8_instructions()}"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import require_among, row
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.theory.intervals import interval
 from gnnqlab.train.objectives import OneLabel
@@ -221,8 +221,7 @@ def tasks(
     """
     if seeds < 2:
         raise ValueError(f"seeds must be at least 2, for an interval, got {seeds}")
-    if unknown := sorted(set(parts) - set(TASKS)):
-        raise ValueError(f"parts must be among {list(TASKS)}, got {unknown}")
+    require_among("parts", parts, TASKS)
     return [line for name in parts for line in _rows(name, TASKS[name], seeds, epochs, workers, graph)]
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.link_run import ALONE, LinkMeasurement, measure_in_turn, measure_run, usual_graph
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import require_among, row
 from benchmarks.engine.trained import mean_of
 from gnnqlab.study.result import MARGIN
 from gnnqlab.systems.services import GRADIENTS, with_every_service
@@ -170,10 +170,8 @@ def throughput(
     from gnnqlab.launch.calibrate import resolve_comm_share
     from gnnqlab.train.config.configure import configure
 
-    for kind, selection, known_names in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
-        unknown_names = sorted(set(selection) - set(known_names))
-        if unknown_names:
-            raise ValueError(f"{kind}s must be among {list(known_names)}, got {unknown_names}")
+    require_among("models", models, MODELS)
+    require_among("systems", systems, CONTESTANTS)
     names = ["vanilla", *(name for name in systems if name != "vanilla")]
     shares = [None] if link is not None else [comm_share] if comm_share is not None else list(SHARES)
     rows = []

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 import gnnqlab
-from benchmarks.engine.progress import PartsProgress
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import require_among, row
 from benchmarks.studies.throughput import MODELS
 
 __all__ = ["GRAPHS", "NAMES", "versions"]
@@ -91,8 +92,7 @@ def versions(
             "bench versions needs another gnnqlab to compare with, got none; pass the Python that has it, as "
             "--other-python old/.venv/bin/python"
         )
-    if unknown_models := sorted(set(models) - set(MODELS)):
-        raise ValueError(f"models must be among {list(MODELS)}, got {unknown_models}")
+    require_among("models", models, MODELS)
     if epochs < 3:
         raise ValueError(f"epochs must be at least 3, of which the first two do not count, got {epochs}")
     _expect_another(other_python)
@@ -100,7 +100,7 @@ def versions(
     cases = [
         (name, model, system, number) for name in graphs for model in models for system in systems for number in workers
     ]
-    progress = PartsProgress(len(cases) * repeats)
+    progress = tqdm(total=len(cases) * repeats)
     rows = []
     for name, model, system, number in cases:
         settings = {
@@ -111,7 +111,11 @@ def versions(
         for _ in range(repeats):
             pairs.append((_run_version(sys.executable, settings), _run_version(other_python, settings)))
             run, other_run = pairs[-1]
-            progress.say(f"{name}, {model}, {system}: {run.seconds:.3g} s per epoch, other {other_run.seconds:.3g}")
+            progress.set_postfix_str(
+                f"{name}, {model}, {system}: {run.seconds:.3g} s per epoch, other {other_run.seconds:.3g}",
+                refresh=False,
+            )
+            progress.update()
         shape = MODELS[model]
         case = f"{name}, {model} {shape['layers']} x {shape['hidden']}, {system}, {number} worker(s)"
         rows += _rows(case, pairs)

@@ -12,9 +12,8 @@ from typing import Protocol
 from torch import Tensor
 
 from gnnqlab.adaptive import DECISIONS, Adaptive, Entry, Sharing, State
-from gnnqlab.kernels.codec.quantize import NoiseCounter, quantize
 
-__all__ = ["CHOICES", "EPSILON", "TARGET", "BitChoice", "bits_needed", "fewest", "relative_error"]
+__all__ = ["CHOICES", "EPSILON", "TARGET", "BitChoice", "fewest", "relative_error"]
 
 EPSILON, TARGET = 0.0005, 0.3
 """Values of the paper (section 3.2)."""
@@ -46,35 +45,6 @@ def relative_error(x: Tensor, rounded: Tensor, *, epsilon: float = EPSILON) -> f
     x, rounded = x.double(), rounded.double()
     sizes = x.abs() + rounded.abs() + epsilon
     return float(((x - rounded).abs() / sizes.clamp(min=1e-300)).mean())  # with epsilon 0, 0 / 0 counts as 0
-
-
-def bits_needed(
-    x: Tensor,
-    *,
-    choices: tuple[int, ...] = CHOICES,
-    scale: str = "tensor",
-    noise: NoiseCounter | None = None,
-    target: float = TARGET,
-    epsilon: float = EPSILON,
-) -> int:
-    """Return the fewest bits whose codes of x have an error of at most the target; the most bits if none have.
-
-    Args:
-        x: float32 ``(N, D)``, the output of the first layer.
-        choices: bits to choose from.
-        scale, noise: as for :func:`gnnqlab.kernels.codec.quantize.quantize`.
-
-    Example:
-        >>> import torch
-        >>> bits_needed(torch.tensor([[1.0, -1.0]])), bits_needed(torch.linspace(0.0, 1.0, 100).view(10, 10))
-        (2, 4)
-    """
-    errors = {}
-    for bits in choices:
-        codes = quantize(x, bits=bits, scale=scale, noise=noise)
-        # Codes times scales, (N, D) (N, 1) -> (N, D), are the rounded values.
-        errors[bits] = relative_error(x, codes.codes * codes.scales.unsqueeze(1), epsilon=epsilon)
-    return fewest(errors, target=target)
 
 
 def fewest(errors: Mapping[int, float], *, target: float = TARGET) -> int:

@@ -21,7 +21,6 @@ __all__ = [
     "dropout_values",
     "map_to_range",
     "stream",
-    "stream_parts",
     "uniform16",
     "uniform32",
 ]
@@ -70,17 +69,6 @@ def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
         raise ValueError(f"sender must be in [0, 4096), got {sender}")
     # One 32-bit word: 4 bits of kind, 12 of layer, 4 of round, 12 of sender.
     return KINDS[kind] << 28 | layer << 16 | (round % 16) << 12 | sender
-
-
-def stream_parts(number: int) -> tuple[str, int, int, int]:
-    """Split a number made by :func:`stream` into kind, layer, sender and round (modulo 16).
-
-    Example:
-        >>> stream_parts(stream("backward", layer=2, sender=1, round=3))
-        ('backward', 2, 1, 3)
-    """
-    kind = next(name for name, each in KINDS.items() if each == number >> 28)
-    return kind, number >> 16 & 0xFFF, number & 0xFFF, number >> 12 & 0xF
 
 
 def uniform16(ids: Tensor, columns: int, *, seed: int, epoch: int, stream: int) -> Tensor:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-__all__ = ["GIVEN_UP", "LabPage"]
+import pytest
+
+__all__ = ["GIVEN_UP", "LabPage", "lab_fixture", "lives"]
 
 _PANEL = "[...window.jupyterapp.shell.widgets('main')].find((each) => each.sessionContext && each.content)"
 _READY = f"""() => {{
@@ -148,3 +150,24 @@ class LabPage:
         url = urlparse(request.url)
         if url.scheme in ("http", "https", "ws", "wss") and url.hostname != "127.0.0.1":
             self.elsewhere.append(request.url)
+
+
+def lives(pid: int) -> bool:
+    """Return True if a process exists and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def lab_fixture(name: str, cells: list[str], ready: str) -> Any:
+    """Return a module's fixture: the notebook of these cells, run, on a page where a condition in JavaScript holds."""
+
+    @pytest.fixture(scope="module")
+    def lab(open_notebook: Any) -> LabPage:
+        lab: LabPage = open_notebook(name, cells)
+        lab.run_all()
+        lab.page.wait_for_function(f"() => {ready}")
+        return lab
+
+    return lab

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from tests.browser.lab_page import LabPage
+from tests.browser.lab_page import LabPage, lab_fixture
 
 CELL = """import gnnqlab as gq
 from gnnqlab import course
@@ -17,12 +13,7 @@ TITLE = "(document.querySelector('.js-plotly-plot')?.layout.title?.text || '')"
 WORDS = "(document.querySelector('.widget-html [role=status]')?.textContent || '')"
 
 
-@pytest.fixture(scope="module")
-def lab(open_notebook: Any) -> Iterator[LabPage]:
-    lab: LabPage = open_notebook("epoch", [CELL])
-    lab.run_all()
-    lab.page.wait_for_function(f"() => {TITLE} && document.querySelector('.js-plotly-plot .main-svg')")
-    yield lab
+lab = lab_fixture("epoch", [CELL], f"{TITLE} && document.querySelector('.js-plotly-plot .main-svg')")
 
 
 def test_it_goes_step_by_step_by_keyboard(lab: LabPage, screenshots: Path) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from tests.browser.lab_page import LabPage
+from tests.browser.lab_page import LabPage, lab_fixture
 
 CELLS = ['import gnnqlab as gq\ngq.PartitionExplorer("digits", parts=4)']
 TITLES = "Array.from(document.querySelectorAll('.js-plotly-plot'), (each) => each.layout.title?.text ?? '')"
@@ -16,12 +12,7 @@ DRAWN = "Array.from(document.querySelectorAll('.js-plotly-plot')).every((each) =
 MAP = "document.querySelectorAll('.js-plotly-plot')[1]"
 
 
-@pytest.fixture(scope="module")
-def lab(open_notebook: Any) -> Iterator[LabPage]:
-    lab: LabPage = open_notebook("explorer", CELLS)
-    lab.run_all()
-    lab.page.wait_for_function(f"() => {TITLES}.length === 3 && {TITLES}.every((each) => each) && {DRAWN}")
-    yield lab
+lab = lab_fixture("explorer", CELLS, f"{TITLES}.length === 3 && {TITLES}.every((each) => each) && {DRAWN}")
 
 
 def _middle(lab: LabPage, figure: int, x: float, y: float) -> tuple[float, float]:

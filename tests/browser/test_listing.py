@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from tests.browser.lab_page import LabPage
+from tests.browser.lab_page import LabPage, lab_fixture
 
 CELL = """import gnnqlab as gq
 shape = dict(workers=1, layers=2, hidden=8, epochs=6, out="listing", wait=True)
@@ -20,12 +16,7 @@ browser"""
 LINES = ".gnnqlab-runs tbody tr[data-run]"
 
 
-@pytest.fixture(scope="module")
-def lab(open_notebook: Any) -> Iterator[LabPage]:
-    lab: LabPage = open_notebook("listing", [CELL])
-    lab.run_all()
-    lab.page.wait_for_function(f"() => document.querySelectorAll('{LINES}').length === 3")
-    yield lab
+lab = lab_fixture("listing", [CELL], f"document.querySelectorAll('{LINES}').length === 3")
 
 
 def _systems(lab: LabPage) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.lab_page import LabPage
+from tests.browser.lab_page import LabPage, lives
 from tests.slow_down import wait_until
 
 BEGIN = [
@@ -53,13 +53,6 @@ def _processes(lab: LabPage) -> set[int]:
     guard = "import gnnqlab.run.folder as files\nprint(files.read_json(gq.runs()[-1].folder / 'guard.json'))"
     told = lab.python(guard)
     return {int(number) for number in re.findall(r"\[(\d+), \d+\]", told)}
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_points_arrive_while_it_trains(lab: LabPage, screenshots: Path) -> None:
@@ -118,7 +111,7 @@ def test_after_a_kernel_restart_the_run_is_found_again_and_still_grows(lab: LabP
     processes = _processes(lab)
     assert len(processes) >= 4, "guard, agent and two workers"
     lab.restart()
-    assert all(map(_lives, processes)), "a detached run does not end with its kernel"
+    assert all(map(lives, processes)), "a detached run does not end with its kernel"
     lab.run_cell(0, AGAIN)
     _wait_for(lab, f"document.querySelectorAll('.js-plotly-plot').length > 0 && {EPOCHS} > {before}")
     some = _epochs(lab)
@@ -133,7 +126,7 @@ def test_stop_ends_all_processes_by_keyboard_too(lab: LabPage) -> None:
     assert lab.page.evaluate("() => document.activeElement.textContent").strip() == "Stop"
     lab.page.keyboard.press("Enter")
     _wait_for(lab, "/· stopped ·/.test(document.body.innerText)")
-    wait_until(lambda: not any(map(_lives, processes)), what=f"all of {processes} end")
+    wait_until(lambda: not any(map(lives, processes)), what=f"all of {processes} end")
     assert lab.page.get_by_role("button", name=STOP_NAME).is_disabled()
     threads = "import threading\nprint([each.name for each in threading.enumerate()])"
     wait_until(lambda: "gnnqlab" not in lab.python(threads), what="the thread of the view ends")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.browser.lab_page import GIVEN_UP, LabPage
+from tests.browser.lab_page import GIVEN_UP, LabPage, lab_fixture
 
 CELLS = [
     'import gnnqlab as gq\ngraph = gq.load("sbm:300,4,8")\nparts = gq.partition(graph, workers=2)\n'
@@ -22,12 +19,7 @@ TITLES = "Array.from(document.querySelectorAll('.js-plotly-plot'), (each) => eac
 DRAWN = "Array.from(document.querySelectorAll('.js-plotly-plot')).every((each) => each.querySelector('.main-svg'))"
 
 
-@pytest.fixture(scope="module")
-def lab(open_notebook: Any) -> Iterator[LabPage]:
-    lab: LabPage = open_notebook("players", CELLS)
-    lab.run_all()
-    lab.page.wait_for_function(f"() => {TITLES}.length === 4 && {TITLES}.every((each) => each) && {DRAWN}")
-    yield lab
+lab = lab_fixture("players", CELLS, f"{TITLES}.length === 4 && {TITLES}.every((each) => each) && {DRAWN}")
 
 
 def test_a_player_walks_by_keyboard(lab: LabPage, screenshots: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.course.players.run_walk import RunWalk
 from tests.browser.accessibility import findings, needs_axe
-from tests.browser.lab_page import LabPage
+from tests.browser.lab_page import LabPage, lab_fixture
 from tests.browser.text_boxes import faults
 
 CELL = """import gnnqlab as gq
@@ -34,12 +34,7 @@ FRAMES = """async () => {
 COVERED = ".js-plotly-plot .imagelayer image"
 
 
-@pytest.fixture(scope="module")
-def lab(open_notebook: Any) -> Iterator[LabPage]:
-    lab: LabPage = open_notebook("run-player", [CELL])
-    lab.run_all()
-    lab.page.wait_for_function(f"() => {TITLE} && document.querySelector('.js-plotly-plot .main-svg')")
-    yield lab
+lab = lab_fixture("run-player", [CELL], f"{TITLE} && document.querySelector('.js-plotly-plot .main-svg')")
 
 
 @pytest.fixture(scope="module")

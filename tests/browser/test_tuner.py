@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.lab_page import LabPage
+from tests.browser.lab_page import LabPage, lives
 from tests.slow_down import in_time, wait_until
 
 CELLS = [
@@ -221,7 +221,7 @@ def test_train_shows_epochs_as_they_come_and_stop_ends_all_processes(lab: LabPag
     assert len(children) >= 4, "a guard, an agent and two workers"
     _button(lab, "Stop").click()
     lab.page.wait_for_function("() => /· stopped ·/.test(document.body.innerText)")
-    wait_until(lambda: not any(map(_lives, children)), what=f"all of {children} end")
+    wait_until(lambda: not any(map(lives, children)), what=f"all of {children} end")
     lab.page.wait_for_function("() => document.querySelector('.js-plotly-plot').data[4].y.length === 3")
     lab.page.screenshot(path=screenshots / "tuner-trained.png")
 
@@ -240,10 +240,3 @@ def _descendants(pid: int) -> set[int]:
             found.update(children)
             waiting += children
     return found
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

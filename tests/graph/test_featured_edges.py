@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import networkx as nx
@@ -18,8 +17,9 @@ import gnnqlab as gq
 from gnnqlab.graph import Graph
 from tests.cases import each
 from tests.graph.test_edges import brute_force
+from tests.graph.test_weighted_edges import DST, SRC, pyg
+from tests.graph.test_weighted_edges import dgl as dgl_like
 
-SRC, DST = [0, 1, 2], [1, 2, 0]
 ROWS = [[0.5, 1.0], [2.0, -3.0], [0.25, 7.0]]
 ONE = [row[0] for row in ROWS]
 
@@ -140,15 +140,6 @@ def test_they_survive_the_disk_and_other_rules(tmp_path: Any, mmap: bool) -> Non
     assert by_ends(again.with_split([0])) == by_ends(featured) == by_ends(gq.load(tmp_path / "graph"))
     assert again.without_edge_weights().edge_features is not None
     assert again.without_edge_features().edge_weights is not None
-
-
-def dgl_like(**edata: Any) -> Any:
-    ends = torch.tensor(SRC), torch.tensor(DST)
-    return SimpleNamespace(edges=lambda: ends, num_nodes=lambda: 3, ndata={}, edata=edata)
-
-
-def pyg(**values: Any) -> Any:
-    return SimpleNamespace(edge_index=torch.tensor([SRC, DST]), num_nodes=3, **values)
 
 
 def networkx(kind: Any = nx.Graph) -> Any:

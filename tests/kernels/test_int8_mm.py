@@ -8,13 +8,9 @@ import torch
 from gnnqlab.kernels import native
 from gnnqlab.kernels.dense.int8_mm import MAX_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from tests.kernels.backends import EVERY, use
+from tests.kernels.test_gpu_int8 import codes_of
 
 SIZES = ((1, 1, 1), (7, 5, 3), (50, 66, 17), (13, 4, 64), (130, 257, 130), (48, 64, 65), (300, 128, 1))
-
-
-def _codes(rows: int, columns: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-127, 128, (rows, columns), generator=generator, dtype=torch.int8)
 
 
 def _of(found: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> None:
@@ -28,7 +24,7 @@ def _of(found: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> None:
 def test_product_writes_its_largest_magnitude(backend: str, sizes: tuple[int, int, int]) -> None:
     m, k, n = sizes
     generator = torch.Generator().manual_seed(4)
-    a, b, scales = _codes(m, k, 1), _codes(k, n, 2), torch.rand(m, generator=generator)
+    a, b, scales = codes_of(m, k, 1), codes_of(k, n, 2), torch.rand(m, generator=generator)
     bias, base = torch.randn(n, generator=generator), torch.randn(m, n, generator=generator)
     largest = torch.full((), 1e30)
     with use(backend):
@@ -45,7 +41,7 @@ def test_product_writes_its_largest_magnitude(backend: str, sizes: tuple[int, in
 @pytest.mark.parametrize("sizes", SIZES)
 def test_rows_by_a_matrix(backend: str, sizes: tuple[int, int, int]) -> None:
     m, k, n = sizes
-    a, b, scales = _codes(m, k, 1), _codes(k, n, 2), torch.rand(m, generator=torch.Generator().manual_seed(3))
+    a, b, scales = codes_of(m, k, 1), codes_of(k, n, 2), torch.rand(m, generator=torch.Generator().manual_seed(3))
     bias, base = torch.randn(n), torch.randn(m, n)
     exact = a.double() @ b.double() * scales.double().unsqueeze(1) * 0.25
     size = exact.abs() + bias.abs() + base.abs() + 1e-30
@@ -69,7 +65,7 @@ def test_rows_by_a_matrix(backend: str, sizes: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("sizes", [*SIZES, (3, 700, 66)])
 def test_sums_over_rows(backend: str, sizes: tuple[int, int, int]) -> None:
     m, k, n = sizes
-    a, b = _codes(k, m, 1), _codes(k, n, 2)
+    a, b = codes_of(k, m, 1), codes_of(k, n, 2)
     exact = a.double().t() @ b.double() * 0.25
     base = torch.randn(m, n)
     with use(backend):
@@ -84,7 +80,7 @@ def test_sums_over_rows(backend: str, sizes: tuple[int, int, int]) -> None:
 def test_sums_over_rows_of_different_scales(backend: str, sizes: tuple[int, int, int]) -> None:
     """Off by the order of K float32 sums, and three roundings each."""
     m, k, n = sizes
-    a, b, scales = _codes(k, m, 1), _codes(k, n, 2), torch.rand(k, generator=torch.Generator().manual_seed(3))
+    a, b, scales = codes_of(k, m, 1), codes_of(k, n, 2), torch.rand(k, generator=torch.Generator().manual_seed(3))
     scales[k // 2] = 0.0
     terms = a.double().t(), b.double() * scales.double().unsqueeze(1)
     bound = (k + 4) * 2.0**-24 * (terms[0].abs() @ terms[1].abs() + 1.0)
@@ -119,7 +115,7 @@ def test_products_of_empty_operands_are_empty_zero_or_the_bias(backend: str) -> 
 
 
 def test_products_do_not_depend_on_the_number_of_threads() -> None:
-    a, b, scales = _codes(5000, 70, 1), _codes(5000, 66, 2), torch.rand(5000)
+    a, b, scales = codes_of(5000, 70, 1), codes_of(5000, 66, 2), torch.rand(5000)
     found = int8_mm(a, scales, b[:70], 0.3), int8_mm_transposed(a, b, 0.3)
     before = native.threads()
     torch.set_num_threads(1)
@@ -131,7 +127,7 @@ def test_products_do_not_depend_on_the_number_of_threads() -> None:
 
 
 def test_mismatched_operands_raise_value_error() -> None:
-    a, scales = _codes(4, 6, 1), torch.ones(4)
+    a, scales = codes_of(4, 6, 1), torch.ones(4)
     for call, text in (
         (lambda: int8_mm(a, scales, a, 1.0), "terms per sum"),
         (lambda: int8_mm(a.float(), scales, a, 1.0), "codes must be int8"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnqlab.kernels import native, noise
+from gnnqlab.kernels import native
 from gnnqlab.kernels.reference import jumping_knowledge as reference
 from gnnqlab.kernels.rowwise.jumping_knowledge import JOINS, MAX_LAYERS, join
 from gnnqlab.kernels.rowwise.nodewise import Mask, disable_fusion
@@ -13,8 +13,8 @@ from gnnqlab.train.records.memory_tracker import MemoryTracker
 from tests.cases import each
 
 from .backends import AVAILABLE, EVERY, on_native, use
+from .test_nodewise import PLACE, _mask
 
-PLACE = {"seed": 0x1234_5678_9ABC_DEF0, "epoch": 3, "stream": noise.stream("dropout", 2)}
 SHAPES = [(1, 1, 1), (2, 3, 7), (3, 0, 5), (3, 37, 31), (5, 300, 129), (3, 1100, 512)]
 """Layers, rows, columns: blocks of noise that reach over two layers, and one that does not fit into the caches."""
 
@@ -22,11 +22,6 @@ SHAPES = [(1, 1, 1), (2, 3, 7), (3, 0, 5), (3, 37, 31), (5, 300, 129), (3, 1100,
 def _layers(count: int, rows: int, columns: int) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(columns)
     return [torch.randn(rows, columns, generator=generator).requires_grad_() for _ in range(count)]
-
-
-def _mask(rows: int, p: float) -> Mask | None:
-    ids = torch.randint(0, 2**32, (rows,), generator=torch.Generator().manual_seed(rows))
-    return Mask(ids=ids, p=p, **PLACE) if p > 0 else None
 
 
 def _and_gradients(joined: torch.Tensor, layers: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -18,6 +18,7 @@ from gnnqlab.observe import Observer, Observers
 from tests.compute.int8_rows import Int8Rows
 from tests.compute.rounded import RoundedInFloat64
 from tests.graphs import random_graph
+from tests.nn.test_models import losses_of
 
 U = 2.0**-8
 MODELS_AND_MORE = [*((name, {}) for name in sorted(MODELS)), ("gat", {"heads": 4}), ("jknet", {"jump": "lstm"})]
@@ -67,16 +68,7 @@ def test_gradients_are_those_of_rounded_operands_and_exact_sums(name: str, more:
 def test_loss_of_every_model_falls_with_reduced_precision_compute(name: str, part) -> None:
     graph = random_graph(nodes=120, edges=400, features=40)
     model = build_model(ModelSettings(name=name, layers=3, hidden=16, dropout=0.2), 40, 4, seed=1)
-    local = LocalGraph(graph, products=part.build())
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    losses = []
-    for epoch in range(30):
-        out = model(local.open_pass(epoch, training=True), local.features)
-        loss = torch.nn.functional.cross_entropy(out[graph.train_mask], graph.labels[graph.train_mask])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
+    losses = losses_of(model, LocalGraph(graph, products=part.build()), graph, epochs=30)
     assert losses[-1] < 0.8 * losses[0]
 
 

@@ -14,7 +14,7 @@ import gnnqlab as gq
 from benchmarks.engine.graphs import find_graph
 from gnnqlab.compute import edge_products
 from gnnqlab.nn.dgl_edges import edges_of
-from gnnqlab.nn.links import area_under_curve, held_back, negative_edges
+from gnnqlab.nn.links import area_under_curve
 from tests.slow_down import HANG_S
 
 dgl = pytest.importorskip("dgl", reason="DGL is not installed")
@@ -455,15 +455,18 @@ def _area(graph: gq.Graph, quantized: bool) -> tuple[float, dict[str, int]]:
     ends = graph.indices.long(), torch.repeat_interleave(torch.arange(nodes), graph.indptr.diff())
     one_way = ends[0] < ends[1]
     u, v = ends[0][one_way], ends[1][one_way]
-    test = held_back(len(u), 0.1, seed=0)
+    is_edge = torch.eye(nodes, dtype=torch.bool).index_put(ends, torch.tensor(True))
+    draws = torch.Generator().manual_seed(0)
+    test = torch.rand(len(u), generator=draws) < 0.1
+    no_edges = (~is_edge).nonzero()
     kept = torch.cat([u[~test], v[~test]]), torch.cat([v[~test], u[~test]])
     of_dgl = dgl.add_self_loop(dgl.graph(kept, num_nodes=nodes))
     torch.manual_seed(0)
     model = _TwoLayers("GraphConv", graph.num_features, 16, 8)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    for epoch in range(40):
-        pairs = negative_edges(*ends, nodes, count=int((~test).sum()), seed=epoch)
-        both = [dgl.graph(each, num_nodes=nodes) for each in ((u[~test], v[~test]), pairs)]
+    for _ in range(40):
+        pairs = no_edges[torch.randint(len(no_edges), (int((~test).sum()),), generator=draws)]
+        both = [dgl.graph(each, num_nodes=nodes) for each in ((u[~test], v[~test]), tuple(pairs.T))]
 
         def scores(model=model, both=both):
             h = model(of_dgl, graph.features)
@@ -481,7 +484,7 @@ def _area(graph: gq.Graph, quantized: bool) -> tuple[float, dict[str, int]]:
         loss.backward()
         optimizer.step()
     h = model.eval()(of_dgl, graph.features)
-    others = negative_edges(*ends, nodes, count=2000, seed=10**6)
+    others = no_edges.T
     return area_under_curve((h[u[test]] * h[v[test]]).sum(1), (h[others[0]] * h[others[1]]).sum(1)), taken
 
 
@@ -499,8 +502,6 @@ def test_area_under_the_curve_is_the_share_of_pairs_in_order() -> None:
     assert area_under_curve(positive, negative) == pytest.approx(share)
     with pytest.raises(ValueError, match="got 0 and 30"):
         area_under_curve(positive[:0], negative)
-    with pytest.raises(ValueError, match="complete graph"):
-        negative_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), 2, count=1, seed=0)
 
 
 def test_torch_geometric_has_its_products_with_weights_taken() -> None:

@@ -9,11 +9,10 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.train.checkpoints.checkpoint import newest_checkpoint
-from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.loop.fit import fit
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 from tests.run.folders import run_folder
+from tests.train.test_learning_rate import train
 
 PATIENCE, EPOCHS = 6, 300
 SETTINGS = {"partition": "random", "layers": 2, "hidden": 8, "epochs": EPOCHS, "evaluate_every": 2}
@@ -21,11 +20,6 @@ SETTINGS = {"partition": "random", "layers": 2, "hidden": 8, "epochs": EPOCHS, "
 
 def new_run(root: Path, graph: gq.Graph, **settings: object) -> gq.Run:
     return run_folder(root, "run", gq.configure(graph, **{**SETTINGS, **settings}))
-
-
-def train(rank: int, workers: int, folder: str) -> None:
-    run = gq.Run(folder)
-    fit(run.config, run.folder, rank, workers, Heartbeat(None))
 
 
 @pytest.mark.parametrize("workers", [1, 3])

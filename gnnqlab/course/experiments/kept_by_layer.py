@@ -10,20 +10,16 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from gnnqlab.compute import Float32Products
 from gnnqlab.compute.recompute import LEVELS, RecomputeContext
+from gnnqlab.course.experiments.kept_bytes import on_each_worker
 from gnnqlab.former_names import former_functions
 from gnnqlab.nn import LocalGraph, build_model
 from gnnqlab.observe import Observer, Observers, OperationEnded, OperationStarted
-from gnnqlab.partition.parts import cut_graph
-from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer
@@ -94,19 +90,8 @@ def saved_bytes_by_layer(
         >>> found[0, "sums"] == 400 * 16 * 4, found[0, "norms"] == 400 * (16 + 2) * 4
         (True, True)
     """
-    compute = compute or Float32Products()
-    settings = TrainSettings(recompute=keep)
-    if workers == 1:
-        network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
-        local_graph = LocalGraph(graph, products=compute.build())
-        return saved_bytes_of_pass(Trainer(local_graph, label_objective(graph), network, settings))
-    system = replace(vanilla(), compute=compute)
-    cut = cut_graph(graph, system.partition, workers)
-    # shards, channels and products as in launched workers
-    threads = ThreadedWorkers(graph, cut, system, shape, settings, as_launched=True)
-    return max(
-        threads.run(saved_bytes_of_pass), key=lambda sizes: sum(sizes.values())
-    )  # the worker with the largest sum
+    sizes = on_each_worker(saved_bytes_of_pass, graph, shape, keep, workers=workers, compute=compute)
+    return max(sizes, key=lambda each: sum(each.values()))  # of the worker with the largest sum
 
 
 def saved_bytes_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]:

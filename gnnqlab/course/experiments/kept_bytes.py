@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from gnnqlab.graph import Graph
     from gnnqlab.nn import ModelSettings
 
-__all__ = ["PURPOSES", "saved_bytes_by_purpose", "saved_bytes_of_loss", "live_matrices", "live_matrices_of_pass"]
+__all__ = [
+    "PURPOSES", "live_matrices", "live_matrices_of_pass", "on_each_worker", "saved_bytes_by_purpose",
+    "saved_bytes_of_loss",
+]  # fmt: skip
 __getattr__ = former_functions(
     __name__,
     {"by_purpose": "saved_bytes_by_purpose", "kept_of": "saved_bytes_of_loss", "live_of": "live_matrices_of_pass"},
 )
+
+Measured = TypeVar("Measured")
 
 PURPOSES = {
     "inputs of products": (
@@ -119,25 +124,44 @@ def live_matrices(
         >>> live_matrices(graph, shape, "full") < live_matrices(graph, shape, "none")
         True
     """
-    compute = compute or Float32Products()
-    settings = TrainSettings(recompute=keep)
+
+    def measure(trainer: Trainer) -> float:
+        return live_matrices_of_pass(trainer, shape.hidden)
+
+    return max(on_each_worker(measure, graph, shape, keep, workers=workers, compute=compute, warm_up=True))
+
+
+def on_each_worker(
+    measure: Callable[[Trainer], Measured],
+    graph: Graph,
+    shape: ModelSettings,
+    keep: str,
+    *,
+    workers: int,
+    compute: Compute | None,
+    warm_up: bool = False,
+) -> list[Measured]:
+    """Return a measurement of the trainer of each worker of Vanilla.
+
+    Args:
+        measure: function of a trainer; with several workers each calls it in a thread of its own.
+        graph, shape, keep, workers, compute: as for :func:`live_matrices`.
+        warm_up: True to train an epoch before, which allocates optimizer state and buffers.
+    """
+    compute, settings = compute or Float32Products(), TrainSettings(recompute=keep)
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
         trainer = Trainer(LocalGraph(graph, products=compute.build()), label_objective(graph), network, settings)
-        trainer.epoch(0)  # warm-up: allocates optimizer state and buffers
-        return live_matrices_of_pass(trainer, shape.hidden)
+        if warm_up:
+            trainer.epoch(0)
+        return [measure(trainer)]
     system = replace(vanilla(), compute=compute)
-    threads = ThreadedWorkers(
-        # Threads run the same code as launched workers, so buffers of the exchange count as well.
-        graph,
-        cut_graph(graph, system.partition, workers),
-        system,
-        shape,
-        settings,
-        as_launched=True,
-    )
-    threads.step(0)
-    return max(threads.run(lambda trainer: live_matrices_of_pass(trainer, shape.hidden)))
+    cut = cut_graph(graph, system.partition, workers)
+    # Threads run the same code as launched workers, so buffers of the exchange count as well.
+    threads = ThreadedWorkers(graph, cut, system, shape, settings, as_launched=True)
+    if warm_up:
+        threads.step(0)
+    return threads.run(measure)
 
 
 def live_matrices_of_pass(trainer: Trainer, hidden: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gnnqlab.course.shown import Page
@@ -12,10 +12,11 @@ from gnnqlab.course.student import progress
 from gnnqlab.course.student.guess_line import digits, guess_line
 from gnnqlab.course.student.quantities import QUANTITIES, Quantity
 
-__all__ = ["Guess", "distance", "guess"]
+__all__ = ["Guess", "distance", "guess", "guess_form"]
 
 _CLOSE = 1.1
 """Largest factor of a close guess."""
+_NO_GUESS = ""
 
 
 class Guess:
@@ -131,8 +132,6 @@ class Guess:
             lines = "".join(f"<li>{html.escape(line)}</li>" for line in self._lines())
             page = f"<b>Your guess, before you measure</b><ul>{lines}</ul>In Python: <code>{self._example()}</code>"
             return {"text/plain": repr(self), "text/html": page}, {}
-        from gnnqlab.course.student.guess_form import guess_form
-
         return fallback_for(guess_form(self.notebook, self.values, self.make), repr(self))
 
 
@@ -184,6 +183,46 @@ def distance(value: float | str, measured: float | str, quantity: Quantity) -> s
         factor = max(value, measured) / min(value, measured)
         return "you were right, within 10 %" if factor <= _CLOSE else f"you were off by {digits(factor)} ×"
     return f"you were off by {digits(abs(value - measured))} {quantity.unit}".rstrip()
+
+
+def guess_form(notebook: str, values: Mapping[str, float | str | None], make: Callable[..., None]) -> Any:
+    """Return a widget with one field per quantity, which sets the guess when a field is left.
+
+    Args:
+        notebook: two digits.
+        values: guesses so far.
+        make: sets a guess by name; its `ValueError` is shown next to the field.
+    """
+    import ipywidgets as widgets
+
+    rows = [_form_row(name, quantity, values[name], make) for name, quantity in QUANTITIES[notebook].items()]
+    return widgets.VBox([widgets.HTML("<b>Your guess, before you measure</b> (or leave it empty)"), *rows])
+
+
+def _form_row(name: str, quantity: Quantity, kept: float | str | None, make: Callable[..., None]) -> Any:
+    import ipywidgets as widgets
+
+    from gnnqlab.lab.figures.controls import alert
+
+    text = _NO_GUESS if kept is None else kept if isinstance(kept, str) else f"{kept:.10g}"
+    look = {"description": quantity.label, "style": {"description_width": "24em"}, "layout": {"width": "34em"}}
+    field = (
+        widgets.Dropdown(options=[_NO_GUESS, *quantity.choices], value=text, **look)
+        if quantity.choices
+        else widgets.Text(value=text, placeholder="your guess", continuous_update=False, **look)
+    )
+    reply = widgets.HTML(html.escape(quantity.unit))
+
+    def set_guess(change: Any) -> None:
+        try:
+            make(**{name: change["new"].strip() or None})
+        except ValueError as error:
+            reply.value = alert(str(error))
+        else:
+            reply.value = html.escape(f"{quantity.unit} ✓" if change["new"].strip() else quantity.unit)
+
+    field.observe(set_guess, "value")
+    return widgets.HBox([field, reply])
 
 
 def _check_names(notebook: str, values: Mapping[str, Any]) -> None:

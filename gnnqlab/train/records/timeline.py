@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.assigner.link_samples import machine
 from gnnqlab.exchange.timeline import transfers
 from gnnqlab.train.records.json_lines import JsonLines, read_lines
 from gnnqlab.train.records.recorder import EndedEpoch, Recorder
@@ -51,7 +52,7 @@ class TimelineFile(Recorder):
             for span in spans
         ]
         lines = JsonLines(self._path)
-        lines.write({"epoch": epoch.epoch, "rank": self._rank, "clock": _clock(), "spans": rows})
+        lines.write({"epoch": epoch.epoch, "rank": self._rank, "clock": machine(), "spans": rows})
         lines.close()
 
     def _is_due(self, epoch: int) -> bool:
@@ -75,11 +76,3 @@ def read_timeline(folder: Path) -> pd.DataFrame:
     frame["start_s"] -= start
     frame["end_s"] -= start
     return frame[list(TIMELINE_COLUMNS)].sort_values(["epoch", "start_s", "end_s"], ignore_index=True)
-
-
-def _clock() -> str:
-    """Return an identifier of this machine's clock."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "this machine"

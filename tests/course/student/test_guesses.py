@@ -9,8 +9,8 @@ import pytest
 
 from gnnqlab import course
 from gnnqlab.course.student import progress
-from gnnqlab.course.student.guess_form import guess_form
 from gnnqlab.course.student.guess_line import guess_line
+from gnnqlab.course.student.guesses import guess_form
 from gnnqlab.course.student.quantities import QUANTITIES
 from tests.cases import each
 
