@@ -274,7 +274,7 @@ class BasisRefresh(Adaptive):
             self._report(place, basis, width)
         shapes = [(len(basis.directions), basis.rank) for _, basis in bases]
         summed, sent_by_first = refresh_bytes(shapes, self._settings.iterations)
-        self.sent_bytes += summed + (sent_by_first if self._worker.rank == 0 else 0)
+        self.sent_bytes = (self.sent_bytes or 0) + summed + (sent_by_first if self._worker.rank == 0 else 0)
 
     def _report(self, place: ExchangeKey, basis: Basis, width: int) -> None:
         """Note a decision where the code of a key changes."""
