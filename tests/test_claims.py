@@ -37,7 +37,9 @@ SHOWN = {
 
 def test_all_claims_have_unique_ids_of_paper_place_and_topic() -> None:
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS) == 103
-    assert all(re.fullmatch(r"(adaqp|sylvie|cdfgnn|tango|mixgcn|grappa):[a-z0-9.]+(-[a-z0-9]+)+", claim.id) for claim in CLAIMS)
+    assert all(
+        re.fullmatch(r"(adaqp|sylvie|cdfgnn|tango|mixgcn|grappa):[a-z0-9.]+(-[a-z0-9]+)+", claim.id) for claim in CLAIMS
+    )
     assert {claim.paper for claim in CLAIMS} == set(PAPERS)
 
 

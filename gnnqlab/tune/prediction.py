@@ -227,7 +227,7 @@ class Prediction:
         if self.timing.is_loaded and self.volume.exact < 1:
             assumptions.append("messages no slower than float32 rows, although other load slowed the probe of codes")
         if sent_volume.shared:
-            assumptions.append("no seconds for bases, which are refreshed beside an epoch")
+            assumptions.append("no seconds for bases, which are refreshed during an epoch")
         payload, params = round(sent_volume.payload_bytes), round(sent_volume.param_bytes)
         return Forecast(
             system=self.system.name,

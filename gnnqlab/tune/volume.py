@@ -125,7 +125,7 @@ def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int
 
 
 def shared_bytes(system: System, columns: Sequence[tuple[str, int]], workers: int, epoch: int | None) -> float:
-    """Return the bytes that all workers send in an epoch for state of a system's codec, besides messages.
+    """Return the bytes that all workers send in an epoch for state of a system's codec, not for messages.
 
     Args:
         system: with codec and bit policy.

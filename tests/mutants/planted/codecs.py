@@ -212,7 +212,7 @@ FAULTS = (
         why="directions of the first epochs lose most of a row a few epochs later",
     ),
     Fault(
-        name="a basis of the version before used for a message",
+        name="a basis used an epoch later than its version says",
         file="message/codecs/basis.py",
         before="self._refresh, epoch + 2, max(widths)",
         after="self._refresh, epoch + 3, max(widths)",
