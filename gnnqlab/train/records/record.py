@@ -82,9 +82,8 @@ in the training part, ``rounded_twice`` those of them that were received from ot
 codec (sums over replicas: if a product uses them as received), both NaN for other products;
 ``after_evaluation`` is 1 if pending messages were received during an evaluation (``evaluation_pauses.py``).
 
-Runs with ``partition_every`` have ``partition_s``, the seconds of a change of the partition before the epoch, and
-``partition_bytes``, the bytes of features, labels and masks of nodes that the worker did not own before. Runs whose
-codec has bases have ``bytes_bases``, the bytes of a refresh during the epoch."""
+With ``partition_every`` there are ``partition_s``, the seconds of a change of the partition before the epoch, and
+``partition_bytes``, the bytes of new nodes; with a codec of bases ``bytes_bases``, the bytes of a refresh in it."""
 
 TRAFFIC_COLUMNS = (
     "epoch",
@@ -240,8 +239,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     includes set-up, and epochs that an evaluation made shorter (``evaluation_pauses.py``). ``assign_s`` is a mean over
     all epochs instead, because few epochs assign; ``assign_share`` is its share of training time, and ``assign_cpu_s``
     the processor time of one assignment in the background, included in neither. Bytes are per epoch, summed over
-    workers; ``bytes_sent`` includes a mean of ``bytes_bases``. The test score is that of the epoch with the best
-    validation score.
+    workers; ``bytes_sent`` includes a mean of ``bytes_bases``. The test score is of the best epoch on validation.
 
     A system with an orchestrator also has ``extract_s`` and ``coordination_share``; see :func:`coordination_figures`.
 
@@ -283,8 +281,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     # Summed over workers, as assign_s is.
     trained_s = sum(float(epoch_seconds(rank_frame).sum()) for _, rank_frame in frame.groupby("rank"))
     sizes = steady_frame.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # per epoch, all workers
-    # A mean over all epochs, because few of them refresh bases.
-    bases = int(frame["bytes_bases"].sum() / frame["epoch"].nunique()) if "bytes_bases" in frame else 0
+    bases = int(epochs["bytes_bases"].sum().mean()) if "bytes_bases" in frame else 0
     summary.update(
         {
             "epochs": int(frame["epoch"].max()) + 1,
