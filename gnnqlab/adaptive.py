@@ -76,6 +76,8 @@ class Adaptive(RenamedMembers):
     """True if it decides by measured seconds, so that a simulation cannot repeat its decisions."""
     needs_processes: ClassVar[bool] = False
     """True if it communicates between processes, which the threads of a simulation are not."""
+    sent_bytes: int | None = None
+    """Bytes that this worker has added to collectives so far, recorded as ``bytes_bases``; ``None``: not counted."""
     reductions: Mapping[str, Sharing] = MappingProxyType({})  # read-only, because all subclasses share it
     """Requested reductions over all workers: name -> ``sum`` or ``max``."""
 

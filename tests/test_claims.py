@@ -35,9 +35,11 @@ SHOWN = {
 # -- The data. ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_hundred_claims_have_unique_ids_of_paper_place_and_topic() -> None:
-    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS) == 100
-    assert all(re.fullmatch(r"(adaqp|sylvie|cdfgnn|tango):[a-z0-9.]+(-[a-z0-9]+)+", claim.id) for claim in CLAIMS)
+def test_all_claims_have_unique_ids_of_paper_place_and_topic() -> None:
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS) == 103
+    assert all(
+        re.fullmatch(r"(adaqp|sylvie|cdfgnn|tango|mixgcn|grappa):[a-z0-9.]+(-[a-z0-9]+)+", claim.id) for claim in CLAIMS
+    )
     assert {claim.paper for claim in CLAIMS} == set(PAPERS)
 
 
@@ -115,7 +117,7 @@ def test_papers_numbers_are_those_of_the_figures_of_the_course() -> None:
 
 def test_claims_are_selected_and_unknown_words_are_refused() -> None:
     counts = [len(load_claims(verdict=verdict)) for verdict in VERDICTS]
-    assert sum(counts) == 100 and all(counts)
+    assert sum(counts) == 103 and all(counts)
     frame = claims_frame("tango:figure8-dgl", "adaqp:theorem1-variance")
     assert frame.index.tolist() == ["tango:figure8-dgl", "adaqp:theorem1-variance"]
     assert len(claims_frame(paper="cdfgnn")) == len(load_claims("cdfgnn"))
@@ -281,6 +283,16 @@ def test_one_system_with_two_numbers_of_workers(tmp_path: Path) -> None:
     assert found.value == pytest.approx(100 * (2 / 3 - 3 / 4))
 
 
+def test_claims_of_abstracts_run_in_their_smallest_form(tmp_path: Path) -> None:
+    """Launched runs of 2 and 3 workers on 300 nodes: bytes follow ``2 (P - 1) / P``."""
+    volume = scaled("mixgcn:abstract-constant-volume", seeds=1, baseline_workers=3)
+    found = reproduce(volume, budget="1h", folder=tmp_path)
+    assert found.value == pytest.approx((2 * 2 / 3) / (2 * 1 / 2)) and found.verdict == "does not hold"
+    speed = reproduce(scaled("grappa:abstract-speed-up", seeds=1), budget="1h", folder=tmp_path)
+    score = reproduce(scaled("grappa:abstract-accuracy", seeds=1), budget="1h", folder=tmp_path)
+    assert speed.value > 0 and math.isfinite(score.value) and "only its abstract" in find_claim(score.claim).missing
+
+
 @pytest.mark.parametrize("text", ["soon", "0min", "-3s", "", "10 hours"])
 def test_a_budget_is_a_number_with_a_unit(text: str) -> None:
     with pytest.raises(ValueError, match=f"budget must be a positive number with s, min or h, got {text!r}"):
@@ -342,7 +354,7 @@ def test_the_command_lists_claims(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "tango:figure16b-a100" in out and "adaqp" not in out and out.endswith("11 claims: 11 not measured\n")
     cli.main(["reproduce", "--json"])
-    assert len(json.loads(capsys.readouterr().out.splitlines()[-1])["claims"]) == 100
+    assert len(json.loads(capsys.readouterr().out.splitlines()[-1])["claims"]) == 103
 
 
 @pytest.mark.parametrize(

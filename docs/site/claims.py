@@ -15,9 +15,10 @@ __all__ = ["claims_page", "stored_number"]
 
 _INTRO = """# Claims of the papers
 
-Every quantitative claim of the four papers, with its numbers as reported, what was measured here, and the scaled
-experiment. `gnnqlab reproduce --list` lists them, `gnnqlab reproduce PAPER:CLAIM --budget 10min` runs one, and in
-Python `gnnqlab.study.load_claims()` and `gnnqlab.study.reproduce(id)` do the same.
+Every quantitative claim of the four papers, and three of the abstracts of MixGCN and Grappa, with numbers as reported,
+what was measured here, and the scaled experiment. `gnnqlab reproduce --list` lists them,
+`gnnqlab reproduce PAPER:CLAIM --budget 10min` runs one, and in Python
+`gnnqlab.study.load_claims()` and `gnnqlab.study.reproduce(id)` do the same.
 
 A verdict covers all that was measured: *holds* is direction and size as claimed in what was tried, *in part* is one of
 both or some of the settings, *does not hold* includes differences that their intervals do not show. A *stored number*

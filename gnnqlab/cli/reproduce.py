@@ -25,7 +25,7 @@ class Reproduce:
     list_claims: Annotated[bool, Option("list")] = False
     """List the claims with reported numbers, verdicts and experiments."""
     paper: str | None = None
-    """With --list: adaqp, sylvie, cdfgnn or tango."""
+    """With --list: adaqp, sylvie, cdfgnn, tango, mixgcn or grappa."""
     verdict: str | None = None
     """With --list: holds, "in part", "does not hold" or "not measured"."""
     budget: str = "10min"

@@ -297,7 +297,8 @@ class LaunchCall:
             partition_every (gradients-only): Epochs between two partitions, in systems that receive no
                 rows; 0: one partition for the whole run. With more of them, more edges are inside a worker
                 at some time.
-            refresh_every (low-rank): Epochs between two bases; the first one follows epoch ``first``.
+            refresh_every (low-rank): Epochs between two bases; the first one is computed during the epoch
+                after ``first``.
             iterations (low-rank): Products with the second moments per refresh.
             least_gain (low-rank): Least factor by which a basis must reduce the squared error of a row to
                 be used; above 1, because its error is a bias, which does not average out.

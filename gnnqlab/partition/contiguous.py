@@ -21,7 +21,7 @@ __all__ = ["BlockCut", "Contiguous"]
 class BlockCut(NodeCut):
     """Node owners in ascending order, which form contiguous blocks of rows."""
 
-    kind: ClassVar[str] = "nodes"
+    kind: ClassVar[str] = "blocks"
 
     replication: int = 1
     """Number of workers that compute the rows of one block, c."""

@@ -34,7 +34,8 @@ class Cut(ABC):
     """Base class of cuts: an assignment of a graph's nodes or edges to workers."""
 
     kind: ClassVar[str] = "nodes"
-    """Kind of cut: ``nodes`` (edge-cut), ``edges`` (vertex-cut) or ``columns``; quality and forecasts depend on it."""
+    """Kind of cut: ``nodes`` (edge-cut), ``edges`` (vertex-cut), ``blocks`` or ``columns``; quality and forecasts
+    depend on it."""
 
     workers: int
     """Number of workers, P."""

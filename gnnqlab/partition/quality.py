@@ -28,7 +28,8 @@ class Quality:
     """AdaQP Table 1: mean number of remote 1-hop neighbours over mean number of owned nodes; under a column partition,
     received rows, each a share of the columns."""
     replication: float
-    """Stored rows per node, copies included (replication factor; CDFGNN Table 3, RF)."""
+    """Stored rows per node, copies included (replication factor; CDFGNN Table 3, RF). Under a column partition a copy
+    is a share of the columns and counts as that share: ``2 - 1 / P``."""
     inner: int
     """Number of rows sent between workers of one host."""
     outer: int
@@ -97,13 +98,14 @@ def measure_quality(shards: Sequence[Shard], *, per_host: int | None = None) -> 
     edges = torch.tensor([shard.num_edges for shard in shards], dtype=torch.float64)
     kinds = {kind: torch.tensor([shard.rows_by_kind[kind] for shard in shards]) for kind in shards[0].rows_by_kind}
     cut = sum(shard.num_cut_edges for shard in shards)
-    num_nodes, num_edges, num_rows = int(nodes.sum()), int(edges.sum()), sum(int(rows.sum()) for rows in kinds.values())
+    num_nodes, num_edges = int(nodes.sum()), int(edges.sum())
+    num_copies = sum(int(rows.sum()) for rows in kinds.values()) - num_nodes
     return Quality(
         edge_cut=cut,
         edge_cut_share=cut / max(num_edges, 1),
         # the number of workers cancels out in means
         remote_ratio=int(halo_rows.sum()) / max(num_nodes, 1) / (workers if has_shares else 1),
-        replication=num_rows / max(num_nodes, 1),
+        replication=1 + num_copies / (workers if has_shares else 1) / max(num_nodes, 1),
         inner=int(inner_rows.sum()),
         outer=int(outer_rows.sum()),
         most_inner=int(inner_rows.sum(1).max()),

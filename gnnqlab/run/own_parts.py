@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["parts_of"]
 
 
-def parts_of(run: RunData) -> Parts:
-    """Return the partition that a run was trained on.
+def parts_of(run: RunData, period: int = 0) -> Parts:
+    """Return the partition that a run was trained on, that of a period if it changes.
 
     The cache key of shards contains the hashes of graph and partitioner, and a run records it: so a change of the graph
     is detected.
 
     Raises:
-        ValueError: if the run has not been partitioned yet, or its graph is not found or has changed.
+        ValueError: if the run has not been partitioned yet, its graph is not found or has changed, or it has no such
+            period.
     """
     shards = find_shards(run.folder)
     if shards is None:
@@ -41,6 +42,16 @@ def parts_of(run: RunData) -> Parts:
             f"the graph of run {run.id} must be the one that was partitioned, got another in {config.graph} (or "
             "another version's shards); launch the run again"
         )
+    every = partitioner.partition_every
+    num_periods = -(-config.train.epochs // every) if every else 1  # rounded up
+    if not 0 <= period < num_periods:
+        raise ValueError(
+            f"period of run {run.id} must be in [0, {num_periods - 1}], got {period}; it has {config.train.epochs} "
+            f"epochs and partition_every {every}"
+        )
+    if period > 0:  # only shards of the first period are stored
+        cut = partitioner.cut_in_period(graph, config.workers, period)
+        return Parts(graph=graph, cut=cut, per_host=config.workers // hosts)
     # An edge-cut is read from its shards, which store the owner of each node; other cuts are computed again.
     if partitioner.cuts == "nodes" and has_shards(shards, config.workers):
         cut = NodeCut(owner=owner_of(shards, config.workers, graph.num_nodes), workers=config.workers)

@@ -219,18 +219,23 @@ class TrainedRun(NodeResults, ABC):
         rows = embeddings(model, target, layer, seed=self.config.train.seed, epoch=record.epoch)  # (N, D)
         return embedding_table(rows, target) if frame else rows
 
-    def parts(self) -> Parts:
+    def parts(self, period: int = 0) -> Parts:
         """Return the partition that the run was trained on: its graph, owners and shards.
 
+        Args:
+            period: of a run with ``partition_every``, the number of the period: epoch ``t`` is in period
+                ``t // partition_every``. By default the first one; a run without has no other.
+
         Raises:
-            ValueError: if the run has not been partitioned yet, or its graph is not found or has changed.
+            ValueError: if the run has not been partitioned yet, its graph is not found or has changed, or it has no
+                such period.
 
         Example:
             ``run.parts().draw(pair=(0, 1))``
         """
         from gnnqlab.run.own_parts import parts_of
 
-        return parts_of(self)
+        return parts_of(self, period)
 
     def _outputs(self, graph: Graph | str | Path | None, epoch: str) -> tuple[Tensor, Graph, SavedModel]:
         from gnnqlab.train.inference import logits

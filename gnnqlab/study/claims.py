@@ -26,7 +26,14 @@ __all__ = [
     "find_claim", "load_claims",
 ]  # fmt: skip
 
-PAPERS = {"adaqp": "AdaQP", "sylvie": "SYLVIE", "cdfgnn": "CDFGNN", "tango": "TANGO"}
+PAPERS = {
+    "adaqp": "AdaQP",
+    "sylvie": "SYLVIE",
+    "cdfgnn": "CDFGNN",
+    "tango": "TANGO",
+    "mixgcn": "MixGCN",
+    "grappa": "Grappa",
+}
 """First part of an id -> name of the paper."""
 HOLDS, IN_PART, FAILS, NOT_MEASURED = "holds", "in part", "does not hold", "not measured"
 VERDICTS = (HOLDS, IN_PART, FAILS, NOT_MEASURED)

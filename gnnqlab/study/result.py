@@ -122,7 +122,8 @@ def read_result(run: Run) -> RunResult:
     evaluated = by_epoch(records).dropna(subset=["val_score"])  # epochs without evaluation have no score
     payload_bits = 8.0 * traffic["payload_bytes"]
     elements = float((payload_bits / traffic["bits"]).sum())  # parameters are not elements
-    epoch_bytes = records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # of all workers
+    byte_columns = [name for name in ("bytes_payload", "bytes_params", "bytes_bases") if name in records]
+    epoch_bytes = records.groupby("epoch")[byte_columns].sum().sum(axis=1)  # of all workers
     row_counts = run.cache[["rows_sent", "rows_offered"]].sum()
     return RunResult(
         score=get_test_score(summary) or 0.0,

@@ -48,6 +48,8 @@ class Forecast:
     """Bytes of codes by all workers in an epoch, as in ``run.records``; without headers and weight gradients."""
     bytes_params: int
     """Bytes of zero-points and scales by all workers in an epoch."""
+    bytes_bases: int = 0
+    """Bytes of refreshed bases by all workers in an epoch, a mean over a period for a typical one."""
     variances: dict[tuple[int, str], float]
     """Values of ``variance``; empty if it is refused."""
     bounds: dict[str, float]
@@ -97,8 +99,8 @@ class Forecast:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes by all workers in an epoch: codes and quantization parameters, without headers and weight gradients."""
-        return self.bytes_payload + self.bytes_params
+        """Bytes by all workers in an epoch: codes, quantization parameters and bases, without headers and gradients."""
+        return self.bytes_payload + self.bytes_params + self.bytes_bases
 
     @property
     def epoch_s(self) -> float:

@@ -21,7 +21,7 @@ from gnnqlab.message.direction import of_direction
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System
 from gnnqlab.train.aggregation_calls import record_aggregations, row_bytes
-from gnnqlab.tune.volume import cached_share
+from gnnqlab.tune.volume import cached_share, shared_bytes
 
 __all__ = ["epoch_bytes"]
 
@@ -35,16 +35,17 @@ def epoch_bytes(
     classes: int,
     epoch: int | None = None,
 ) -> float:
-    """Return the bytes of payload and quantization parameters by all workers in one epoch.
+    """Return the bytes of payload, quantization parameters and bases by all workers in one epoch.
 
-    Headers and weight gradients are not counted.
+    Headers and weight gradients are not counted. Bases count for one exchange key per kind of message, so they are
+    exact for edge-cuts and broadcasts.
 
     Args:
         system: one bit-width for all rows of a direction.
         model: its settings.
         sizes: of the cut, ``PartitionSizes.from_shards(shards)``.
         features, classes: of the graph.
-        epoch: for a cache that depends on the epoch; by default a typical one.
+        epoch: for a cache or bases that depend on the epoch; by default a typical one.
 
     Raises:
         ValueError: if bit-widths differ between rows, or a part has no formula.
@@ -58,12 +59,13 @@ def epoch_bytes(
     if sizes.workers == 1:
         return 0.0
     widths = {way: _width(system, way) for way in ("forward", "backward")}
-    total = 0.0
+    total, keys = 0.0, list[tuple[str, int]]()
     for aggregation in record_aggregations(model, features=features, classes=classes, system=system):
         for way, rows, columns in system.exchange.volumes(aggregation, sizes):
             share = cached_share(system.cache, way, epoch) * _sampled_share(system)
             total += share * rows * row_bytes(system, way, columns, widths[way])
-    return total
+            keys.append((way, columns))
+    return total + shared_bytes(system, keys, sizes.workers, epoch)
 
 
 def _width(system: System, direction: str) -> int:

@@ -226,6 +226,8 @@ class Prediction:
         assumptions = [text for text in (self.schedule.assumes,) if text]
         if self.timing.is_loaded and self.volume.exact < 1:
             assumptions.append("messages no slower than float32 rows, although other load slowed the probe of codes")
+        if sent_volume.shared:
+            assumptions.append("no seconds for bases, which are refreshed during an epoch")
         payload, params = round(sent_volume.payload_bytes), round(sent_volume.param_bytes)
         return Forecast(
             system=self.system.name,
@@ -241,6 +243,7 @@ class Prediction:
             vanilla_s=sum(self.phases.values()) if vanilla_s is None else vanilla_s,
             bytes_payload=payload,
             bytes_params=params,
+            bytes_bases=round(sent_volume.shared),
             variances=variances,
             biased=bias_reason,
             untraced_reason=missing_ranges,

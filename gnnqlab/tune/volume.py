@@ -5,6 +5,7 @@ Letters: P workers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ from gnnqlab.systems.system import System
 from gnnqlab.tune.offline_assigner import OfflineAssigner, to_codec_bits
 from gnnqlab.tune.traced import TracedMessage
 
-__all__ = ["Volume", "cached_share", "volume"]
+__all__ = ["Volume", "cached_share", "shared_bytes", "volume"]
 
 Array = NDArray[np.float64]
 
@@ -40,6 +41,8 @@ class Volume:
     """Rows that are sent, relative to a full exchange."""
     exact: float
     """Elements that are sent as float32, relative to all that are sent; 1 if there are none."""
+    shared: float
+    """Bytes for state of the codec, such as bases, by all workers."""
     rounds: dict[Place, dict[int, Array]]
     """Place -> round -> bytes with quantization parameters from worker to worker, ``(P, P)``."""
     assumes: tuple[str, ...] = ()
@@ -112,8 +115,39 @@ def volume(assigner: OfflineAssigner, system: System, widths: Widths, epoch: int
         rows=dict(sorted((width, weight * count) for width, count in rows.items() if count)),
         share=sent_rows / num_rows if num_rows else 1.0,
         exact=exact_elements / elements if elements else 1.0,
+        shared=shared_bytes(
+            system,
+            # D of each exchange key with codes; rows that are sent exactly have none
+            [
+                (place[1], columns)
+                for place in widths
+                for _, columns in {(each.round, each.columns) for each in assigner.messages(place) if not each.exact}
+            ],
+            workers,
+            epoch,
+        ),
         assumes=_assumptions(system, epoch, min(sent_shares.values())),
     )
+
+
+def shared_bytes(system: System, columns: Sequence[tuple[str, int]], workers: int, epoch: int | None) -> float:
+    """Return the bytes that all workers send in an epoch for state of a system's codec, not for messages.
+
+    Args:
+        system: with codec and bit policy.
+        columns: direction and D of each exchange key.
+        workers: P.
+        epoch: number of the epoch; ``None``: a mean over typical epochs.
+    """
+    forward, backward = (of_direction(system.codec, way) for way in ("forward", "backward"))
+    if forward is backward:  # one codec has one refresh of all keys, for the widths of both directions
+        return float(forward.shared_bytes([count for _, count in columns], system.bits.choices, workers, epoch))
+    return sum(
+        float(codec.shared_bytes(
+            [count for of, count in columns if of == way], of_direction(system.bits, way).choices, workers, epoch
+        ))
+        for way, codec in (("forward", forward), ("backward", backward))
+    )  # fmt: skip
 
 
 def cached_share(cache: Cache, direction: str, epoch: int | None) -> float:

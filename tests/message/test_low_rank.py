@@ -8,12 +8,14 @@ from typing import ClassVar
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import gnnqlab as gq
 from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.exchange import Pipelined
+from gnnqlab.exchange.traffic_model import PartitionSizes
 from gnnqlab.message import Difference, Feedback, LeastVariance, LowRank, Rotated
 from gnnqlab.message.codecs.basis import Basis, leading_directions
 from gnnqlab.message.codecs.low_rank import with_basis
@@ -25,7 +27,9 @@ from gnnqlab.partition import Random
 from gnnqlab.simulation.codec_error import codec_error
 from gnnqlab.systems.unbiased import biased
 from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.recorders import ChannelBytes
 from gnnqlab.train.loop.trainer import worker_trainer
+from gnnqlab.tune.predicted_volume import epoch_bytes
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.message.sending import send
@@ -199,14 +203,14 @@ def test_all_workers_have_the_bases_of_all_rows_of_the_traced_epoch(workers):
     all_bases = [bases for _, bases, _ in results]
     assert {("forward", 1), ("backward", 1)} <= set(all_bases[0])
     for key, versions in all_bases[0].items():
-        assert [since for since, *_ in versions] == [3, 4], "those of the last two epochs"
+        assert [since for since, *_ in versions] == [3, 4], "traced in epochs 1 and 2, computed in 2 and 3"
         for other in all_bases[1:]:
             assert all(
                 torch.equal(one, two)
                 for mine, yours in zip(versions, other[key], strict=True)
                 for one, two in zip(mine[1:], yours[1:], strict=True)
             )
-        rows = torch.cat([each for sent, _, _ in results for each in sent.get((3, *key), [])]).double()
+        rows = torch.cat([each for sent, _, _ in results for each in sent.get((2, *key), [])]).double()
         directions, rank = versions[1][1].double(), versions[1][1].shape[1]
         assert torch.allclose(directions.T @ directions, torch.eye(rank).double(), atol=1e-6)
         values, total = torch.linalg.eigvalsh(rows.T @ rows), rows.square().sum()
@@ -233,7 +237,84 @@ def train_alone(rank, workers, graph):
     if rank == 2:
         callback.bases.moments.clear()
     callback.after_epoch(0, 0.0, {})
+    assert not callback.bases.versions, "they are computed during the next epoch"
+    callback.after_epoch(1, 0.0, {})
+    callback.close()
     return {tuple(place): versions[0].directions for place, versions in callback.bases.versions.items()}
+
+
+def train_counted(rank, workers, graph, codec):
+    """Train 7 epochs; return the recorded bytes of each, those of the collectives of bases, and the formula's."""
+    system = replace(gq.systems.vanilla(), partition=Random(seed=1), codec=codec, bits=ONE_BIT)
+    shape, cut = ModelSettings(name="gcn", layers=3, hidden=32, dropout=0.0), system.partition.cut(graph, workers)
+    trainer = worker_trainer(cut.shard(graph, rank), system, shape, TrainSettings(seed=3))
+    callback, counted = trainer.adaptives["bases"], [0]
+    all_reduce, broadcast = dist.all_reduce, dist.broadcast
+
+    def count(tensor, group, is_sent):
+        counted[-1] += tensor.nbytes if group is callback._group and is_sent else 0
+
+    def counted_sum(tensor, *args, group=None, **kwargs):
+        count(tensor, group, True)
+        return all_reduce(tensor, *args, group=group, **kwargs)
+
+    def counted_broadcast(tensor, src=0, group=None, **kwargs):
+        count(tensor, group, rank == src)
+        return broadcast(tensor, src, group=group, **kwargs)
+
+    dist.all_reduce, dist.broadcast = counted_sum, counted_broadcast
+    recorder, records = ChannelBytes(trainer), []
+    for epoch in range(7):
+        counted.append(0)
+        recorder.begin(epoch)
+        trainer.epoch(epoch)
+        if callback._pending is not None:
+            callback._pending.result()  # else the next epoch may count a part of it
+        figures = recorder.figures()
+        records.append([figures[f"bytes_{kind}"] for kind in ("payload", "params", "bases")])
+    trainer.close()
+    sizes = PartitionSizes.from_shards(cut.build_shards(graph))
+    facts = {"features": graph.num_features, "classes": graph.num_classes}
+    return records, counted[1:], [epoch_bytes(system, shape, sizes, **facts, epoch=epoch) for epoch in range(7)]
+
+
+@each("workers", [2, 3])
+def test_bytes_of_a_refresh_are_recorded_and_known_beforehand(workers):
+    """Traced epochs 1, 2 and 5, so bases are sent during epochs 2, 3 and 6."""
+    results = run_ranks(train_counted, workers, random_graph(nodes=90, seed=2), LowRank(first=1, refresh_every=3))
+    for records, counted, _ in results:
+        assert [bases > 0 for *_, bases in records] == [epoch in (2, 3, 6) for epoch in range(7)]
+        # This test waits for a refresh at the end of the traced epoch, so it counts one epoch before the record.
+        assert [bases for *_, bases in records[1:]] == counted[:-1]
+    assert results[0][0][2][2] > results[1][0][2][2], "rank 0 sends the result to all"
+    recorded = [sum(sum(records[epoch]) for records, *_ in results) for epoch in range(7)]
+    assert recorded == results[0][2]
+
+
+def resumed(rank, workers, graph):
+    """Return weights and bases of a training, and of one that continues from a state with a pending refresh."""
+    system = replace(gq.systems.vanilla(), partition=Random(seed=1), codec=EAGER, bits=ONE_BIT)
+    shard = system.partition.cut(graph, workers).shard(graph, rank)
+    shape = ModelSettings(name="gcn", layers=2, hidden=16, dropout=0.0)
+    first, second = (worker_trainer(shard, system, shape, TrainSettings(seed=3)) for _ in range(2))
+    for epoch in range(3):
+        first.epoch(epoch)
+    state = first.adaptives["bases"].state()
+    second.adaptives["bases"].load(state.facts, state.tensors)
+    second.parameters.values.copy_(first.parameters.values)
+    losses = [[trainer.gradients(3), trainer.adaptives["bases"].after_epoch(3, 0.0, {})] for trainer in (first, second)]
+    tensors = [trainer.adaptives["bases"].state().tensors for trainer in (first, second)]
+    for trainer in (first, second):
+        trainer.close()
+    same = tensors[0].keys() == tensors[1].keys() and all(
+        torch.equal(tensors[0][name], tensors[1][name]) for name in tensors[0]
+    )
+    return losses[0] == losses[1], same, sorted({int(name.split("/")[3]) for name in tensors[0]})
+
+
+def test_a_refresh_in_progress_is_part_of_a_checkpoint():
+    for same_loss, same_bases, versions in run_ranks(resumed, 2, random_graph(nodes=60, seed=2)):
+        assert same_loss and same_bases and versions == [3, 4, 5], "two installed ones and a pending one"
 
 
 def test_directions_with_their_own_codecs_policies_that_change_and_stale_rows():
@@ -250,7 +331,7 @@ def test_a_decision_names_key_and_share_once():
     _, _, entries = run_ranks(train, 2, random_graph(nodes=60, seed=2), LowRank(first=0, refresh_every=1))[0]
     assert {file for file, _ in entries} == {"decisions.jsonl"}
     lines = [line for _, line in entries if line["what"].startswith("backward 1.0")]
-    assert lines[0]["what"] == "backward 1.0: no basis at 1 bit" and lines[0]["epoch"] == 1
+    assert lines[0]["what"] == "backward 1.0: no basis at 1 bit" and lines[0]["epoch"] == 2
     assert lines[0]["why"] == "1 of the squared norm is outside the former 4 directions"
     assert all(one["what"] != two["what"] for one, two in pairwise(lines))
 
@@ -275,7 +356,7 @@ def test_feedback_and_differences_send_what_a_basis_left_out():
 
 def train_company(rank, workers, graph):
     """Train each system that has bases beside other parts; return losses and numbers of bases."""
-    ours = {"codec": EAGER, "bits": ONE_BIT}
+    ours = {"codec": EAGER, "bits": Fixed(bits=4)}
     systems = [
         replace(gq.systems.sar(), **ours),
         replace(gq.systems.cagnet(), **ours),

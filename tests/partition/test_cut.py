@@ -135,3 +135,8 @@ def test_a_plan_finds_its_routes():
         shards[0].plan("forward").from_peer(0)
     with pytest.raises(ValueError, match="direction must be 'forward' or 'backward', got 'sideways'"):
         shards[0].plan("sideways")
+
+
+def test_the_card_of_blocks_names_a_block_partition():
+    card = gq.partition(gq.load("sbm:60,3,6"), gq.partitioners.Contiguous(), workers=3)._repr_html_()
+    assert "block partition (blocks are assigned to workers)" in card and "edge-cut" not in card

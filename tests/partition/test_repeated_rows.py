@@ -61,5 +61,6 @@ def test_shares_of_a_row_are_not_repeated(hosts, per_host):
     workers, quality = hosts * per_host, parts.quality
     assert quality.inner + quality.outer == (workers - 1) * 90 and (quality.repeated, quality.repeated_outer) == (0, 0)
     assert quality.remote_ratio == pytest.approx((workers - 1) / workers) and quality.advice == ""
+    assert quality.replication == pytest.approx(2 - 1 / workers), "own rows, and a share of the columns of all others"
     card = parts._repr_html_()
     assert "column partition (columns are assigned to workers)" in card and "saved by" not in card

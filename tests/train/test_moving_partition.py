@@ -73,6 +73,10 @@ def test_every_epoch_is_trained_on_the_cut_of_its_period(workers, tmp_path):
     for epoch in range(EPOCHS):
         losses.append(truth.epoch(epoch))
         scores.append(truth.evaluate(epoch).val)
+    for period, cut in enumerate(dense.cuts[: 1 + (EPOCHS - 1) // EVERY]):
+        assert torch.equal(run.parts(period).owner, cut.owner)
+    with pytest.raises(ValueError, match=r"period of run .* must be in \[0, 3\], got 4; it has 7 epochs"):
+        run.parts(4)
     for rank, records in run.records.groupby("rank"):
         np.testing.assert_allclose(records["loss"], losses, rtol=2e-5)
         np.testing.assert_allclose(records["val_score"], scores, atol=0.051)  # one of 20 nodes may be a tie

@@ -58,20 +58,23 @@ def _system(name: str, settings: dict[str, Any]) -> gq.System:
     return replace(make_system(name, **settings), partition=Random())
 
 
-def _train(rank: int, workers: int) -> list[list[tuple[int, int]]]:
-    """Train all cases; return payload and parameter bytes that this worker sent, by epoch."""
+def _train(rank: int, workers: int) -> list[list[tuple[int, ...]]]:
+    """Train all cases; return the bytes of payload, parameters and bases that this worker sent, by epoch."""
     graph = load(GRAPH)
     shard = build_shard(graph, Random().assign(graph, workers), rank, workers)
     found = []
     for model, name, settings in _cases(workers):
         trainer = worker_trainer(shard, _system(name, settings), ModelSettings(name=model, **SHAPE), TrainSettings())
-        sent = [(0, 0)]
+        sent = [(0, 0, 0)]
         for epoch in range(EPOCHS):
             trainer.epoch(epoch)
             channels = trainer.exchange.channels
-            sent.append((sum(each.bytes_payload for each in channels), sum(each.bytes_params for each in channels)))
+            bases = sum(each.sent_bytes or 0 for each in trainer.adaptives.values())
+            sent.append((
+                sum(each.bytes_payload for each in channels), sum(each.bytes_params for each in channels), bases
+            ))  # fmt: skip
         trainer.close()
-        found.append([(now[0] - then[0], now[1] - then[1]) for then, now in itertools.pairwise(sent)])
+        found.append([tuple(b - a for a, b in zip(*pair, strict=True)) for pair in itertools.pairwise(sent)])
     return found
 
 
@@ -85,9 +88,10 @@ def test_predicted_bytes_are_sent_bytes(workers: int) -> None:
         system = _system(name, settings)
         probe = on_parts_of(probes[model], system)
         found = [probe.forecast(system=system, epoch=epoch) for epoch in range(EPOCHS)]
-        predicted = [[each.bytes_payload, each.bytes_params] for each in found]
+        predicted = [[each.bytes_payload, each.bytes_params, each.bytes_bases] for each in found]
         assert predicted == sent, f"{name} {settings} on {model}"
-        assert all(each.bytes_sent == sum(both) for each, both in zip(found, sent, strict=True))
+        assert all(each.bytes_sent == sum(all_kinds) for each, all_kinds in zip(found, sent, strict=True))
+        assert name != "low-rank" or sent[2][2] > 0, "bases of epoch 1 are sent during epoch 2"
 
 
 def _sent(workers: int, name: str, settings: dict[str, Any], bits: Any) -> int:

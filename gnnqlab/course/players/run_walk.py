@@ -148,7 +148,8 @@ class RunWalk:
         ]
         # the next epoch has the bytes of rows sent now
         messages = _messages(rows, run.read_traffic(epochs=[epoch, epoch + 1]), epoch, start_s)
-        parts = run.parts()
+        every = run.config.system.partition.partition_every
+        parts = run.parts(epoch // every if every else 0)
         _check_rows(parts, messages, run)  # the cut may have changed since the run
         first_record = records_by_rank.get(0, {})
         facts = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -121,6 +122,17 @@ class Codec(AxisPart):
     def biased(self, direction: str) -> str:
         """Return the reason why messages are biased, or an empty string; :mod:`gnnqlab.systems.unbiased` calls it."""
         return ""
+
+    def shared_bytes(self, columns: Sequence[int], choices: Sequence[int], workers: int, epoch: int | None) -> float:
+        """Return the bytes that all workers send in an epoch for state of the codec; forecasts read it.
+
+        Args:
+            columns: D of the rows of each exchange key, repeated for equal ones.
+            choices: bit-widths that the policy may choose.
+            workers: P.
+            epoch: number of the epoch; ``None``: a mean over typical epochs.
+        """
+        return 0.0
 
     def at_work(self) -> Codec:
         """Create the codec of one worker; by default the part itself, which has no state."""

@@ -5,10 +5,12 @@ Letters: n rows, D columns, r directions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
@@ -22,7 +24,7 @@ from gnnqlab.message.exchange_key import ExchangeKey
 from gnnqlab.plain_values import all_gather_values
 from gnnqlab.worker_context import WorkerContext
 
-__all__ = ["VERSIONS", "Bases", "Basis", "BasisRefresh", "leading_directions"]
+__all__ = ["VERSIONS", "Bases", "Basis", "BasisRefresh", "leading_directions", "refresh_bytes"]
 
 VERSIONS = 2
 """Versions of a basis that are stored: with stale rows a message is decoded one epoch after it was encoded."""
@@ -141,6 +143,34 @@ def _summed(tensors: Sequence[Tensor], add: Callable[[Tensor], object]) -> list[
     return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
+def refresh_bytes(shapes: Iterable[tuple[int, int]], iterations: int) -> tuple[int, int]:
+    """Compute the bytes of one refresh: those that every worker adds to the sums, and those that rank 0 sends to all.
+
+    A key with a basis ``(D, r)`` has ``1 + iterations D r + r^2`` float64 numbers in the sums, and ``D r + r`` in the
+    result. As for weight gradients, it is the content that counts, once per worker, not the transfers of an all-reduce;
+    the list of keys, some bytes each, is left out.
+
+    Args:
+        shapes: shape ``(D, r)`` of each basis.
+        iterations: number of products with the moments.
+
+    Example:
+        >>> refresh_bytes([(64, 8)], iterations=2)  # 8 * (1 + 2 * 64 * 8 + 64), 8 * (64 * 8 + 8)
+        (8712, 4160)
+    """
+    shapes = list(shapes)
+    summed = sum(1 + iterations * columns * rank + rank**2 for columns, rank in shapes)
+    return 8 * summed, 8 * sum(columns * rank + rank for columns, rank in shapes)
+
+
+class _Refreshed(NamedTuple):
+    """Result of a refresh, the same on all workers."""
+
+    bases: list[tuple[ExchangeKey, Basis]]
+    width: int
+    """Bit-width for which their ranks are large enough."""
+
+
 class RefreshSettings(Protocol):
     """Settings of codec `LowRank` that a refresh reads."""
 
@@ -151,21 +181,35 @@ class RefreshSettings(Protocol):
 
 
 class BasisRefresh(Adaptive):
-    """Callback that computes the bases of all exchange keys after each traced epoch, in common with all workers.
+    """Callback that computes the bases of all exchange keys from each traced epoch, in common with all workers.
+
+    One thread per worker does so during the next epoch. All workers install the bases after that epoch, however soon
+    they are ready, so a training is the same in every repetition.
 
     Args:
         settings: the codec, `LowRank`.
         bases: bases to replace.
         policies: bit policies of the messages, for the largest rank that they may need.
         worker: context of this worker.
+        phases: timer of the epoch, for the time in which training waits for bases.
     """
 
     needs_processes = True
 
     def __init__(
-        self, settings: RefreshSettings, bases: Bases, policies: Sequence[BitPolicy], worker: WorkerContext
+        self,
+        settings: RefreshSettings,
+        bases: Bases,
+        policies: Sequence[BitPolicy],
+        worker: WorkerContext,
+        phases: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self.name = worker.named("bases")
+        self.name, self.sent_bytes = worker.named("bases"), 0
+        self._phases = phases
+        # A group of its own, so that sums are never queued among the messages of training.
+        self._group = dist.new_group(backend="gloo") if dist.is_initialized() else None  # threads are refused later
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="bases")
+        self._pending: Future[_Refreshed] | None = None
         self._settings, self._policies, self._worker = settings, policies, worker
         self.bases = bases
         """Bases of this worker."""
@@ -173,52 +217,64 @@ class BasisRefresh(Adaptive):
         self._reported: dict[ExchangeKey, str] = {}
 
     def after_epoch(self, epoch: int, loss: float, shared: object) -> None:
-        """Compute and install the bases for the next epochs, after a traced epoch."""
+        """Install the bases that were computed during this epoch; begin a refresh after a traced epoch."""
+        if self._pending is not None:
+            self._install()
         if not self._settings.refreshes_after(epoch):
             return
         widths = {width for policy in self._policies for width in policy.choices} & set(ERROR_WIDTHS)
         if widths:  # equal on all workers, like the settings of a policy
-            self._refresh(epoch, max(widths))
+            # Taken here, on the training thread: the next traced epoch has other moments, and may have other bases.
+            moments = {place: moment.cpu() for place, moment in self.bases.moments.items()}
+            former = {place: versions[-1].directions.cpu() for place, versions in self.bases.versions.items()}
+            # Traced in epoch t, computed during t + 1, used from t + 2 on.
+            self._pending = self._thread.submit(partial(self._refresh, epoch + 2, max(widths), moments, former))
         self.bases.moments.clear()
 
-    def _refresh(self, epoch: int, width: int) -> None:
+    def _refresh(
+        self, since: int, width: int, moments: Mapping[ExchangeKey, Tensor], former: Mapping[ExchangeKey, Tensor]
+    ) -> _Refreshed:
+        """Compute the bases of messages from epoch ``since`` on; all workers call it, in equal order."""
+        group = self._group
         # A worker without rows to send in a layer takes part with zeros, so all workers need the shapes of all keys.
-        columns = all_gather_values([[*place, len(moment)] for place, moment in self.bases.moments.items()])
-        of_place = {ExchangeKey(*place): count for each in columns for *place, count in each if count}  # -> D
-        if not of_place:
-            return
-        places = sorted(of_place)
-        moments = [self._moment(place, of_place[place]) for place in places]
-        shapes = [(of_place[place], int(row_bytes(of_place[place], width))) for place in places]  # (D, r)
-        starts = [self._start(place, shape) for place, shape in zip(places, shapes, strict=True)]
-        found = leading_directions(moments, starts, iterations=self._settings.iterations, add=dist.all_reduce)
+        gathered = all_gather_values([[*place, len(moment)] for place, moment in moments.items()], group=group)
+        columns = {ExchangeKey(*place): count for each in gathered for *place, count in each if count}  # -> D
+        if not columns:
+            return _Refreshed([], width)
+        places = sorted(columns)
+        own, starts, has_former = list[Tensor](), list[Tensor](), list[bool]()
+        for place in places:
+            shape = columns[place], int(row_bytes(columns[place], width))  # (D, r)
+            own.append(moments.get(place, torch.zeros(shape[0], shape[0], dtype=torch.float64)))
+            # The start of the iteration is the last basis, or random directions, equal on all workers.
+            has_former.append(place in former and former[place].shape == shape)
+            generator = torch.Generator().manual_seed(self._worker.seed)
+            random = torch.randn(*shape, dtype=torch.float64, generator=generator)
+            starts.append(former[place].double() if has_former[-1] else random)
+        iterations, add = self._settings.iterations, partial(dist.all_reduce, group=group)
+        found = leading_directions(own, starts, iterations=iterations, add=add)
         # From rank 0 to all: sums and factors may differ in the last bit between machines, a choice of codes must not.
-        results = _summed([tensor for each in found for tensor in each], lambda flat: dist.broadcast(flat, 0))
-        for place, directions, former_shares in zip(places, results[::3], results[2::3], strict=True):
+        tensors = [tensor for directions, _, former_shares in found for tensor in (directions, former_shares)]
+        results = _summed(tensors, partial(dist.broadcast, src=0, group=group))
+        bases = [
             # Nothing is known about the end of a period before there was a basis of this shape.
-            shares = former_shares if self._former(place, directions.shape) else torch.zeros_like(former_shares)
-            basis = Basis(epoch + 1, directions.float(), shares.clone())
+            (place, Basis(since, directions.float(), shares.clone() if is_known else torch.zeros_like(shares)))
+            for place, directions, shares, is_known in zip(places, results[::2], results[1::2], has_former, strict=True)
+        ]
+        return _Refreshed(bases, width)
+
+    def _install(self) -> None:
+        assert self._pending is not None
+        with self._phases("wait"):  # all workers install between the same two epochs
+            bases, width = self._pending.result()
+        self._pending, device = None, self._worker.device
+        for place, basis in bases:
+            basis = Basis(basis.since, basis.directions.to(device), basis.shares.to(device))
             self.bases.install(place, basis)
             self._report(place, basis, width)
-
-    def _moment(self, place: ExchangeKey, columns: int) -> Tensor:
-        moment = self.bases.moments.get(place)
-        if moment is None:
-            return torch.zeros(columns, columns, dtype=torch.float64, device=self._worker.device)
-        return moment
-
-    def _start(self, place: ExchangeKey, shape: tuple[int, int]) -> Tensor:
-        """Return the start of the iteration: the last basis, or random directions, equal on all workers."""
-        former = self._former(place, shape)
-        if former is not None:
-            return former.directions.double()
-        generator = torch.Generator().manual_seed(self._worker.seed)
-        return torch.randn(*shape, dtype=torch.float64, generator=generator).to(self._worker.device)
-
-    def _former(self, place: ExchangeKey, shape: tuple[int, ...]) -> Basis | None:
-        """Return the newest basis of a key, if it has this shape."""
-        versions = self.bases.versions.get(place, ())
-        return versions[-1] if versions and versions[-1].directions.shape == shape else None
+        shapes = [(len(basis.directions), basis.rank) for _, basis in bases]
+        summed, sent_by_first = refresh_bytes(shapes, self._settings.iterations)
+        self.sent_bytes = (self.sent_bytes or 0) + summed + (sent_by_first if self._worker.rank == 0 else 0)
 
     def _report(self, place: ExchangeKey, basis: Basis, width: int) -> None:
         """Note a decision where the code of a key changes."""
@@ -236,22 +292,40 @@ class BasisRefresh(Adaptive):
         return entries
 
     def state(self) -> State:
-        """Return all bases, which are equal on all workers."""
+        """Return all bases, equal on all workers, with those of a refresh that is finished here and not installed."""
+        pending = _Refreshed([], 0) if self._pending is None else self._pending.result()
+        installed = [(place, basis) for place, versions in self.bases.versions.items() for basis in versions]
         tensors = {
             "/".join(map(str, (*place, basis.since, name))): tensor
-            for place, versions in self.bases.versions.items()
-            for basis in versions
+            for place, basis in (*installed, *pending.bases)
             for name, tensor in (("directions", basis.directions), ("shares", basis.shares))
         }
-        return State({"reported": [[*place, what] for place, what in self._reported.items()]}, tensors)
+        reported = [[*place, what] for place, what in self._reported.items()]
+        facts = {"reported": reported, "pending": None if self._pending is None else pending.width}
+        return State({**facts, "until": max((basis.since for _, basis in installed), default=-1)}, tensors)
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Restore the bases of a checkpoint."""
+        """Restore the bases of a checkpoint; those of a pending refresh are installed after the next epoch."""
+        pending = list[tuple[ExchangeKey, Basis]]()
         names = sorted({name.rpartition("/")[0] for name in tensors}, key=lambda name: int(name.rpartition("/")[2]))
         for name in names:  # oldest versions first
             layer, direction, round_, since = name.split("/")
             directions, shares = (
                 tensors[f"{name}/{kind}"].to(self._worker.device, copy=True) for kind in ("directions", "shares")
             )
-            self.bases.install(ExchangeKey(int(layer), direction, int(round_)), Basis(int(since), directions, shares))
+            key, basis = ExchangeKey(int(layer), direction, int(round_)), Basis(int(since), directions, shares)
+            if facts.get("pending") is not None and basis.since > facts["until"]:
+                pending.append((key, basis))
+            else:
+                self.bases.install(key, basis)
+        if facts.get("pending") is not None:  # checkpoints of versions that waited for a refresh have none
+            self._pending = Future()
+            self._pending.set_result(_Refreshed(sorted(pending, key=lambda each: each[0]), facts["pending"]))
         self._reported = {ExchangeKey(*place): what for *place, what in facts["reported"]}
+
+    def close(self) -> None:
+        """Wait for the thread and stop it; bases that are not installed yet are dropped."""
+        if self._pending is not None:
+            self._pending.result()  # peers wait in its collectives, so this worker must complete its part
+            self._pending = None
+        self._thread.shutdown()

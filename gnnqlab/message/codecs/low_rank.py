@@ -18,7 +18,7 @@ from gnnqlab.bits.policy import USUAL, Period
 from gnnqlab.kernels.codec.row_errors import ERROR_WIDTHS
 from gnnqlab.kernels.codec.rows import row_bytes
 from gnnqlab.message.codecs.base import Codec, Noise, PartCodec, PartRows
-from gnnqlab.message.codecs.basis import VERSIONS, Bases, Basis, BasisRefresh
+from gnnqlab.message.codecs.basis import VERSIONS, Bases, Basis, BasisRefresh, refresh_bytes
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.message.codecs.lloyd_max import relative_error
@@ -45,12 +45,12 @@ class LowRank(PartCodec):
     ``ceil(D b / 8) + 4`` bytes as with :class:`gnnqlab.message.codecs.least_variance.LeastVariance`, and the bit policy
     chooses the rank: all sizes are known before a training. Rows of 8 bits and more are encoded as there.
 
-    U, ``(D, r)``, has orthonormal columns and belongs to one exchange key (layer, direction, round). After epoch
-    ``first``, and after the last of every ``refresh_every`` epochs, it follows from the rows that all workers have
-    encoded in that epoch (up to 4096 of each message, evenly spaced), by orthogonal iteration from the former basis on
-    the sum of their second moments. All workers replace it between the same two epochs; a message is decoded with the
-    basis of its own epoch. A refresh sends about ``8 D r (iterations + 1)`` bytes per key and worker, which no record
-    of messages counts.
+    U, ``(D, r)``, has orthonormal columns and belongs to one exchange key (layer, direction, round). Epoch ``first``,
+    and the last one of every ``refresh_every``, are traced: U follows from the rows that all workers encode in them (up
+    to 4096 of each message, evenly spaced), by orthogonal iteration from the former basis on the sum of their second
+    moments. It is computed in the background during the next epoch and replaced after that one on all workers, so it
+    serves from the second epoch after the traced one on; a message is decoded with the basis of its own epoch. A
+    refresh sends the bytes of :func:`gnnqlab.message.codecs.basis.refresh_bytes`, ``bytes_bases`` in records.
 
     Early in a training gradients turn faster than bases follow. So a key uses its basis at a bit-width only if the
     share of the squared norm outside its *former* basis, measured at the end of that one's period, times ``least_gain``
@@ -86,7 +86,7 @@ class LowRank(PartCodec):
     undecodable: ClassVar[str] = "rows that may be rotated"
 
     refresh_every: Period = 5
-    """Epochs between two bases; the first one follows epoch ``first``."""
+    """Epochs between two bases; the first one is computed during the epoch after ``first``."""
     first: Annotated[int, Range(0)] = 1
     """Epoch whose rows give the first basis."""
     iterations: Annotated[int, Range(1, 16)] = 2
@@ -125,8 +125,22 @@ class LowRank(PartCodec):
         return int(row_bytes(columns, bits))
 
     def refreshes_after(self, epoch: int) -> bool:
-        """Return True if the rows of this epoch are traced, and bases computed after it."""
+        """Return True if the rows of this epoch are traced, and bases computed from them during the next one."""
         return epoch == self.first or (epoch > self.first and (epoch + 1) % self.refresh_every == 0)
+
+    def shared_bytes(self, columns: Sequence[int], choices: Sequence[int], workers: int, epoch: int | None) -> float:
+        """Return the bytes of a refresh in the epoch after a traced one, else 0; a mean over a period without epoch.
+
+        Example:
+            >>> [LowRank().shared_bytes([64], (1,), 2, epoch) for epoch in (4, 5, None)]  # 2 * 8712 + 4160
+            [0.0, 21584.0, 4316.8]
+        """
+        widths = {*choices} & {*ERROR_WIDTHS}
+        if not widths or workers == 1 or (epoch is not None and not self.refreshes_after(epoch - 1)):
+            return 0.0
+        shapes = [(count, self.rank(max(widths), count)) for count in columns if count <= _MAX_COLUMNS]
+        summed, sent_by_first = refresh_bytes(shapes, self.iterations)
+        return (workers * summed + sent_by_first) / (1 if epoch is not None else self.refresh_every)
 
     def uses(self, basis: Basis, bits: int, columns: int) -> bool:
         """Return True if rows of a bit-width are encoded in a basis.
@@ -234,7 +248,7 @@ class _LowRankAtWork(LowRank):
             return []
         directions = DIRECTIONS if training.worker.direction is None else (training.worker.direction,)
         policies = [training.part("bits", direction) for direction in directions]
-        return [BasisRefresh(self, self.bases, policies, training.worker)]
+        return [BasisRefresh(self, self.bases, policies, training.worker, training.phases)]
 
 
 def with_basis(codec: LowRank, rows: Tensor, bits: int) -> LowRank:

@@ -89,7 +89,8 @@ def log_epochs(tracker: Any, epochs: Sequence[tuple[int, dict[str, float]]], fol
 def _values(rows: pd.DataFrame) -> dict[str, float]:
     values = {name: float(rows[name].iloc[0]) for name in _EQUAL if name in rows}
     values["epoch_s"] = float(rows["epoch_s"].max())
-    values["bytes_sent"] = float(rows[["bytes_payload", "bytes_params"]].sum().sum())
+    names = [name for name in ("bytes_payload", "bytes_params", "bytes_bases") if name in rows]
+    values["bytes_sent"] = float(rows[names].sum().sum())
     values["memory_bytes"] = float(rows["memory_bytes"].sum())
     return values
 

@@ -312,6 +312,7 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "lag": config.system.schedule.lag,
         "gradients": config.train.gradients,
         "partition_every": config.system.partition.partition_every,
+        "bytes_bases": any(callback.sent_bytes is not None for callback in trainer.adaptives.values()),
         "partitioner_library": partitioner_library(folder),
         "torch": torch.__version__,
         "machine": machine(),

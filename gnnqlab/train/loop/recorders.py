@@ -47,6 +47,7 @@ class ChannelBytes(Recorder):
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
         self._before: tuple[int, int, int, float, int] = (0, 0, 0, 0.0, 0)
+        self._bases_before = 0
 
     def begin(self, epoch: int) -> None:
         self._before = self._totals()  # channels of another partition count from 0
@@ -55,7 +56,10 @@ class ChannelBytes(Recorder):
         totals = self._totals()
         # Counters run from the first epoch on; a record has the difference.
         earlier_totals, self._before = self._before, totals
+        counts = [each.sent_bytes for each in self._trainer.adaptives.values() if each.sent_bytes is not None]
+        bases, self._bases_before = sum(counts) - self._bases_before, sum(counts)
         return {
+            **({"bytes_bases": bases} if counts else {}),
             "bytes_payload": totals[0] - earlier_totals[0],
             "bytes_params": totals[1] - earlier_totals[1],
             "bytes_headers": totals[2] - earlier_totals[2],

@@ -82,8 +82,8 @@ in the training part, ``rounded_twice`` those of them that were received from ot
 codec (sums over replicas: if a product uses them as received), both NaN for other products;
 ``after_evaluation`` is 1 if pending messages were received during an evaluation (``evaluation_pauses.py``).
 
-Runs with ``partition_every`` have ``partition_s``, the seconds of a change of the partition before the epoch, and
-``partition_bytes``, the bytes of features, labels and masks of nodes that the worker did not own before."""
+With ``partition_every`` there are ``partition_s``, the seconds of a change of the partition before the epoch, and
+``partition_bytes``, the bytes of new nodes; with a codec of bases ``bytes_bases``, the bytes of a refresh in it."""
 
 TRAFFIC_COLUMNS = (
     "epoch",
@@ -166,6 +166,7 @@ def _record_columns(folder: Path) -> tuple[str, ...]:
     further_columns = tuple(f"{split}_{name}" for name in read_further_score_names(facts) for split in ("val", "test"))
     further_columns += ("lr",) if facts.get("lr_changes") else ()
     further_columns += ("partition_s", "partition_bytes") if facts.get("partition_every") else ()
+    further_columns += ("bytes_bases",) if facts.get("bytes_bases") else ()
     end = RECORD_COLUMNS.index("test_score") + 1
     return RECORD_COLUMNS[:end] + further_columns + RECORD_COLUMNS[end:]
 
@@ -238,7 +239,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     includes set-up, and epochs that an evaluation made shorter (``evaluation_pauses.py``). ``assign_s`` is a mean over
     all epochs instead, because few epochs assign; ``assign_share`` is its share of training time, and ``assign_cpu_s``
     the processor time of one assignment in the background, included in neither. Bytes are per epoch, summed over
-    workers. The test score is that of the epoch with the best validation score.
+    workers; ``bytes_sent`` includes a mean of ``bytes_bases``. The test score is of the best epoch on validation.
 
     A system with an orchestrator also has ``extract_s`` and ``coordination_share``; see :func:`coordination_figures`.
 
@@ -280,6 +281,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     # Summed over workers, as assign_s is.
     trained_s = sum(float(epoch_seconds(rank_frame).sum()) for _, rank_frame in frame.groupby("rank"))
     sizes = steady_frame.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)  # per epoch, all workers
+    bases = int(epochs["bytes_bases"].sum().mean()) if "bytes_bases" in frame else 0
     summary.update(
         {
             "epochs": int(frame["epoch"].max()) + 1,
@@ -295,7 +297,7 @@ def summarize(folder: Path) -> dict[str, Any]:
             "quant_s": median_of_means("encode_s", "decode_s"),
             "assign_s": float(frame["assign_s"].mean()),
             "assign_share": float(frame["assign_s"].sum() / trained_s) if trained_s else 0.0,
-            "bytes_sent": int(statistics.median(sizes)),
+            "bytes_sent": int(statistics.median(sizes)) + bases,
             "bytes_payload": int(steady_frame.groupby("epoch")["bytes_payload"].sum().median()),
             "bytes_params": int(steady_frame.groupby("epoch")["bytes_params"].sum().median()),
             "bytes_headers": int(steady_frame.groupby("epoch")["bytes_headers"].sum().median()),
@@ -305,6 +307,7 @@ def summarize(folder: Path) -> dict[str, Any]:
             "input_features": _input_features(config["train"]),
             "layer0": "once" if _input_features(config["train"]) == "cache" else "resend",  # its name until 0.9
             "transport": config["train"]["transport"],
+            **({"bytes_bases": bases} if "bytes_bases" in frame else {}),
             **_energy(timed_frame),
             **_link(folder, config, timed_frame),
             **_assignments(folder),

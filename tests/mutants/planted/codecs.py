@@ -190,8 +190,8 @@ FAULTS = (
     Fault(
         name="a basis of one worker's rows",
         file="message/codecs/basis.py",
-        before="iterations=self._settings.iterations, add=dist.all_reduce)",
-        after="iterations=self._settings.iterations)",
+        before="leading_directions(own, starts, iterations=iterations, add=add)",
+        after="leading_directions(own, starts, iterations=iterations)",
         test="message/test_low_rank.py::test_all_workers_have_the_bases_of_all_rows_of_the_traced_epoch",
         why="the rows of all other workers would be encoded in the directions of rank 0",
     ),
@@ -206,9 +206,25 @@ FAULTS = (
     Fault(
         name="a first basis trusted without a look at its age",
         file="message/codecs/basis.py",
-        before="former_shares if self._former(place, directions.shape) else torch.zeros_like(former_shares)",
-        after="former_shares",
+        before="shares.clone() if is_known else torch.zeros_like(shares)",
+        after="shares.clone()",
         test="message/test_low_rank.py::test_a_decision_names_key_and_share_once",
         why="directions of the first epochs lose most of a row a few epochs later",
+    ),
+    Fault(
+        name="a basis used an epoch later than its version says",
+        file="message/codecs/basis.py",
+        before="self._refresh, epoch + 2, max(widths)",
+        after="self._refresh, epoch + 3, max(widths)",
+        test="message/test_low_rank.py::test_all_workers_have_the_bases_of_all_rows_of_the_traced_epoch",
+        why="every basis would serve an epoch later than all texts say, and older ones lose more of a row",
+    ),
+    Fault(
+        name="the bases that rank 0 sends not counted",
+        file="message/codecs/basis.py",
+        before="summed + (sent_by_first if self._worker.rank == 0 else 0)",
+        after="summed",
+        test="message/test_low_rank.py::test_bytes_of_a_refresh_are_recorded_and_known_beforehand",
+        why="forecasts and records of bytes would differ in every epoch with a refresh",
     ),
 )

@@ -269,6 +269,22 @@ FAULTS = (
         why="on a directed graph the partitioner would minimise rows that are not sent",
     ),
     Fault(
+        name="a share of the columns counted as a row",
+        file="partition/quality.py",
+        before="1 + num_copies / (workers if has_shares else 1) / max(num_nodes, 1)",
+        after="1 + num_copies / max(num_nodes, 1)",
+        test="partition/test_repeated_rows.py::test_shares_of_a_row_are_not_repeated",
+        why="feature parallelism would seem to store P times the rows of a graph, in place of less than twice",
+    ),
+    Fault(
+        name="the first partition drawn for every period",
+        file="run/own_parts.py",
+        before="cut_in_period(graph, config.workers, period)",
+        after="cut_in_period(graph, config.workers, 0)",
+        test="train/test_moving_partition.py::test_every_epoch_is_trained_on_the_cut_of_its_period",
+        why="a drawing of a later epoch would show nodes at workers that no longer own them",
+    ),
+    Fault(
         name="clusters that meet with replacement",
         file="partition/random_clusters.py",
         before="(self.num_clusters - 1) / (per_worker - 1)",
