@@ -173,7 +173,7 @@ def register(
 
 def active(device: torch.device) -> bool:
     """Return True if compiled kernels are used for tensors on this device; otherwise warn once with the reason."""
-    backend = _forced_backend or _default_backend()
+    backend = _forced_backend or os.environ.get("GNNQLAB_KERNELS") or None
     if backend == "reference":
         return False
     if backend not in (None, "native"):
@@ -319,12 +319,6 @@ def _load(name: str) -> tuple[ctypes.CDLL | None, str | None]:
     if name == "libgnnqlab_cuda.so":
         library.gnnqlab_cuda_error.restype = ctypes.c_char_p  # the default, C int, would truncate the pointer
     return library, None
-
-
-# Cached, because every kernel reads both.
-@functools.cache
-def _default_backend() -> str | None:
-    return os.environ.get("GNNQLAB_KERNELS") or None
 
 
 @functools.cache

@@ -40,7 +40,8 @@ def test_every_system_is_predicted(name: str) -> None:
     sends = make_system(name).sampler.p > 0.0
     assert (found.bytes_sent > 0) == sends
     assert sends or {"no seconds for changes of the partition"} < set(found.assumes)
-    assert found.bytes_sent == found.bytes_payload + found.bytes_params
+    assert found.bytes_sent == found.bytes_payload + found.bytes_params + found.bytes_bases
+    assert (found.bytes_bases > 0) == (name == "low-rank")
     assert sum(found.phases.values()) == found.epoch_s and found.phases["wire"] <= found.wire_s
 
 
