@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gnnqlab.partition.host_aggregation import representatives
+from gnnqlab.partition.host_copies import representatives
 from gnnqlab.partition.quality import Quality
 
 if TYPE_CHECKING:

@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 
 from gnnqlab.partition.cut import check_host_count
+from gnnqlab.partition.host_copies import representatives
 from gnnqlab.partition.plan import Plan, Route
 
 if TYPE_CHECKING:
     from gnnqlab.partition.replica_shard import ReplicaShard
 
-__all__ = ["Leg", "direct_legs", "hierarchical_legs", "representatives"]
+__all__ = ["Leg", "direct_legs", "hierarchical_legs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,34 +44,6 @@ class Leg:
     def gathers(self) -> bool:
         """True if partial sums are sent, False for totals."""
         return self.plan.accumulate
-
-
-def representatives(ids: Tensor, held: Tensor, master: Tensor, hosts: int) -> Tensor:
-    """Return each node's representative on each host, int64 ``(R, G)``; -1 if the host has no copy.
-
-    It is the master on the master's host; elsewhere node ids rotate over the copies, which balances the relaying.
-
-    Args:
-        ids: node of each row, int64 ``(R,)``.
-        held: True for workers with a copy, bool ``(R, P)``.
-        master: rank of the master, int64 ``(R,)``.
-        hosts: number of hosts; consecutive ranks share a host.
-
-    Example:
-        >>> held = torch.tensor([[True, False, True, True], [False, True, True, True]])
-        >>> representatives(torch.tensor([4, 5]), held, torch.tensor([0, 1]), 2).tolist()
-        [[0, 2], [1, 3]]
-    """
-    per_host = held.shape[1] // hosts
-    by_host = held.view(-1, hosts, per_host)  # (R, P) -> (R, G, P / G)
-    count = by_host.sum(2)  # (R, G)
-    turn = ids[:, None] % count.clamp(min=1)  # (R, G); clamped, since hosts without a copy are masked below
-    # The copy whose running count on its host is turn + 1, i.e. number ``turn`` of them.
-    copy_index = (by_host & (by_host.cumsum(2) == turn[:, :, None] + 1)).int().argmax(2)  # (R, G, P / G) -> (R, G)
-    representative = torch.where(count > 0, copy_index + per_host * torch.arange(hosts), -1)  # (R, G)
-    # On its host the master itself stands for the node: the sum of all hosts is formed there.
-    representative[torch.arange(ids.numel()), master // per_host] = master
-    return representative
 
 
 def direct_legs(shard: ReplicaShard, device: torch.device | str = "cpu") -> tuple[Leg, ...]:

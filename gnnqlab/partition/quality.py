@@ -99,13 +99,13 @@ def measure_quality(shards: Sequence[Shard], *, per_host: int | None = None) -> 
     kinds = {kind: torch.tensor([shard.rows_by_kind[kind] for shard in shards]) for kind in shards[0].rows_by_kind}
     cut = sum(shard.num_cut_edges for shard in shards)
     num_nodes, num_edges = int(nodes.sum()), int(edges.sum())
-    num_copies = sum(int(rows.sum()) for rows in kinds.values()) - num_nodes
+    num_copies = (sum(int(rows.sum()) for rows in kinds.values()) - num_nodes) / (workers if has_shares else 1)
     return Quality(
         edge_cut=cut,
         edge_cut_share=cut / max(num_edges, 1),
         # the number of workers cancels out in means
         remote_ratio=int(halo_rows.sum()) / max(num_nodes, 1) / (workers if has_shares else 1),
-        replication=1 + num_copies / (workers if has_shares else 1) / max(num_nodes, 1),
+        replication=(num_nodes + num_copies) / max(num_nodes, 1),
         inner=int(inner_rows.sum()),
         outer=int(outer_rows.sum()),
         most_inner=int(inner_rows.sum(1).max()),

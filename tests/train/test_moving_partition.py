@@ -165,7 +165,7 @@ def test_bytes_are_counted_from_the_channels_of_their_period():
     def trainer_of(payload):
         channel = SimpleNamespace(bytes_payload=payload, bytes_params=0, bytes_headers=0, wire_s=0.0)
         graph, reduction = SimpleNamespace(node_sums=SimpleNamespace(sent_bytes=0)), SimpleNamespace(sent_bytes=0)
-        return SimpleNamespace(channels=[channel], graph=graph, reduction=reduction)
+        return SimpleNamespace(channels=[channel], graph=graph, reduction=reduction, adaptives={})
 
     trainer = trainer_of(0)
     recorder = ChannelBytes(trainer)

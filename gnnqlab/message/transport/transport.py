@@ -263,10 +263,11 @@ class _PeerTransfer(Transfer):
         if self._watched is None or self._watched.cancel():
             self.finish_rounds()
         else:
-            # Also raises an error of the thread, such as a header that was not expected.
-            self._watched.result()
+            self._watched.result()  # also raises an error of the thread, such as a header that was not expected
         if self._staged.copies:
             self._staged.land()
+        # A cancelled call refers to this transfer until the thread takes it from its queue: it must hold no rows.
+        self._works, self._expected, self._staged.send, self._staged.receive = [], {}, {}, {}
 
     def finish_rounds(self) -> None:
         """Wait for the posted round, then post and wait for each remaining one.

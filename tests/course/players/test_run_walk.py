@@ -39,7 +39,7 @@ class Recorded:
 
     @property
     def config(self) -> Any:
-        return SimpleNamespace(workers=self.workers)
+        return SimpleNamespace(workers=self.workers, system=gq.systems.vanilla())
 
     @property
     def timeline(self) -> pd.DataFrame:
@@ -55,7 +55,7 @@ class Recorded:
         frame = pd.DataFrame(self.sent, columns=[*columns, "seconds", "round"])
         return frame[frame["epoch"].isin(epochs)]
 
-    def parts(self) -> Any:
+    def parts(self, period: int = 0) -> Any:
         return gq.partition(course.ten_nodes(), course.Halves(), workers=self.workers)
 
 

@@ -181,7 +181,7 @@ FAULTS = (
     ),
     Fault(
         name="copies of a host that has no representative there",
-        file="partition/host_aggregation.py",
+        file="partition/host_copies.py",
         before="    representative[torch.arange(ids.numel()), master // per_host] = master\n",
         after="",
         test="exchange/test_meeting.py::test_representatives_hold_a_copy_on_their_host",

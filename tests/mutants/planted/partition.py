@@ -271,8 +271,8 @@ FAULTS = (
     Fault(
         name="a share of the columns counted as a row",
         file="partition/quality.py",
-        before="1 + num_copies / (workers if has_shares else 1) / max(num_nodes, 1)",
-        after="1 + num_copies / max(num_nodes, 1)",
+        before=" - num_nodes) / (workers if has_shares else 1)",
+        after=" - num_nodes)",
         test="partition/test_repeated_rows.py::test_shares_of_a_row_are_not_repeated",
         why="feature parallelism would seem to store P times the rows of a graph, in place of less than twice",
     ),
