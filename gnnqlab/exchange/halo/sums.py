@@ -107,7 +107,10 @@ class SumForward:
             self.layer.boundary.report_buffer(codes.table)
             self.halo = codes
             return
-        self.halo, self.sampled_in = self.layer.count_rounded(pending.decode()), pending.sampled_in
+        rows = pending.decode()
+        if self.layer.products.quantized is not None:
+            self.layer.count_rounded(rows)
+        self.halo, self.sampled_in = rows, pending.sampled_in
 
     def dependent(self, round: int) -> None:
         boundary, products = self.layer.boundary, self.layer.products

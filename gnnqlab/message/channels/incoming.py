@@ -126,19 +126,17 @@ class PendingReceive:
             self._contents[route.peer] = self._selection.contents(
                 segment, route, layout, widths=widths, codec=self._codec, headers=exchange.headers
             )
-        layouts = {peer: contents.layout for peer, contents in self._contents.items()}
-        if plan.host_copies is not None:
-            layouts = self._layouts_by_sender(plan, layouts)
-        for peer, layout in layouts.items():
-            contents, seconds = self._contents[peer], transfer.seconds.get(peer, 0.0)
+        relayed = {} if plan.host_copies is None else self._layouts_by_sender(plan)
+        for peer, contents in self._contents.items():
+            layout, seconds = relayed.get(peer, contents.layout), transfer.seconds.get(peer, 0.0)
             entropies = code_entropies(contents.layout, contents.encoded) if counts else {}
             fields = (layer, direction, peer, plan.rank, layout, seconds, transfer.started, round_, entropies)
             receive_log.arrivals.append(MessageRecord(*fields))
 
-    def _layouts_by_sender(self, plan: Plan, layouts: dict[int, Layout]) -> dict[int, Layout]:
+    def _layouts_by_sender(self, plan: Plan) -> dict[int, Layout]:
         """Return the layouts of the rows received from each worker, some of which it passed on for their owner."""
         assert plan.host_copies is not None
-        rows = plan.host_copies.received_rows(plan.receive)
+        rows, layouts = plan.host_copies.received_rows(plan.receive), {p: c.layout for p, c in self._contents.items()}
         width = next((share.bits for layout in layouts.values() for share in layout.shares), EXACT)
         return {peer: self._codec.layout(width, rows[peer], layout.columns) for peer, layout in layouts.items()}
 
