@@ -22,7 +22,21 @@ from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.channel_factory import ChannelFactory
 from gnnqlab.message.exchange_key import Phases, no_phases
 
-__all__ = ["Exchange", "ExchangePart", "WorkerExchange"]
+__all__ = ["Exchange", "ExchangePart", "WorkerExchange", "check_hosts"]
+
+
+def check_hosts(exchange: str, hosts: int | None, *, is_hierarchical: bool) -> None:
+    """Check the number of hosts that an exchange is given, if any.
+
+    Raises:
+        ValueError: if it is below 1, or the exchange is not hierarchical.
+    """
+    if hosts is not None and hosts < 1:
+        raise ValueError(f"{exchange} hosts must be at least 1, got {hosts}")
+    if hosts is not None and not is_hierarchical:
+        raise ValueError(
+            f"hosts needs hierarchical=True, got hosts={hosts} with hierarchical=False; choose hierarchical=True"
+        )
 
 
 class ExchangePart(AxisPart, ABC):

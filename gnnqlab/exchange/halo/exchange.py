@@ -23,7 +23,7 @@ from gnnqlab.exchange.halo.boundary import Boundary, LayerPlan, plan_layer
 from gnnqlab.exchange.halo.convolution import Convolve
 from gnnqlab.exchange.halo.extension import Extend
 from gnnqlab.exchange.halo.sums import Aggregate
-from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange
+from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange, check_hosts
 from gnnqlab.exchange.schedules.schedule import Schedule
 from gnnqlab.exchange.traffic_model import AggregationCall, MessageVolumes, PartitionSizes
 from gnnqlab.kernels.sparse.adjacency import Adjacency
@@ -65,13 +65,7 @@ class Halo(ExchangePart):
     has started the workers the number of machines."""
 
     def __post_init__(self) -> None:
-        if self.hosts is not None and self.hosts < 1:
-            raise ValueError(f"Halo hosts must be at least 1, got {self.hosts}")
-        if self.hosts is not None and not self.hierarchical:
-            raise ValueError(
-                f"hosts needs hierarchical=True, got hosts={self.hosts} with hierarchical=False; "
-                "choose hierarchical=True"
-            )
+        check_hosts("Halo", self.hosts, is_hierarchical=self.hierarchical)
 
     def on_hosts(self, hosts: int) -> Halo:
         """Return a copy for a run on ``hosts`` hosts; an explicit number of hosts is not changed."""

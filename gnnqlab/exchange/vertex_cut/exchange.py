@@ -20,7 +20,7 @@ from torch import Tensor
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.exchange.aggregation_context import AggregationContext
-from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange
+from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange, check_hosts
 from gnnqlab.exchange.schedules.schedule import Schedule
 from gnnqlab.exchange.traffic_model import AggregationCall, MessageVolumes, PartitionSizes
 from gnnqlab.exchange.vertex_cut.attention import Attend
@@ -68,13 +68,7 @@ class Replicas(ExchangePart):
     """Number of hosts with equally many consecutive workers; by default that of the run."""
 
     def __post_init__(self) -> None:
-        if self.hosts is not None and self.hosts < 1:
-            raise ValueError(f"Replicas hosts must be at least 1, got {self.hosts}")
-        if self.hosts is not None and not self.hierarchical:
-            raise ValueError(
-                f"hosts needs hierarchical=True, got hosts={self.hosts} with hierarchical=False; "
-                "choose hierarchical=True"
-            )
+        check_hosts("Replicas", self.hosts, is_hierarchical=self.hierarchical)
 
     def on_hosts(self, hosts: int) -> Replicas:
         """Return a copy for a run on ``hosts`` hosts; an explicit number of hosts is not changed."""
