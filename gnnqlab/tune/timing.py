@@ -207,8 +207,8 @@ def probed_parts(system: System) -> dict[str, Any]:
 
     An exchange that relays rows is probed without relays, see `ExchangePart.probed`.
     """
-    fixed = {"partition": system.partition.fixed(), "exchange": system.exchange.probed()}
-    return {axis: getattr(system, axis) for axis in PROBED} | fixed
+    parts = system.partition.fixed(), system.exchange.probed(), system.compute
+    return dict(zip(PROBED, parts, strict=True))
 
 
 @show_elapsed("timing two short runs")
